@@ -1,0 +1,57 @@
+/*
+ * Builds one audit line: a JSON object in a fixed key order, at most
+ * AUDIT_LINE_MAX bytes with its newline.  Foreign bytes are escaped (control,
+ * DEL, quote, backslash and every byte outside ASCII as \u00XX), so that one
+ * event is one physical line that greps and parses.  A value over its own
+ * bound is cut, and the line then says "cut":true.
+ */
+
+#ifndef AUDIT_LINE_H
+#define AUDIT_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+
+#define AUDIT_LINE_MAX  4096
+
+
+typedef struct {
+    size_t  len;
+    bool    cut;                        /* some value was cut */
+    bool    first;                      /* no key written at this depth yet */
+    char    text[AUDIT_LINE_MAX];
+} audit_line_t;
+
+
+/* Opens the object. */
+void audit_line_begin(audit_line_t *line);
+
+/*
+ * "key":"value" of n foreign bytes, cut so that its escaped form takes at
+ * most max bytes (and never more than the line still holds, with room kept
+ * for the end).  value NULL writes null.  Keys are constants of the program.
+ */
+void audit_line_text(audit_line_t *line, const char *key, const void *value,
+    size_t n, size_t max);
+
+/* The same for a NUL-terminated value, bound 256. */
+void audit_line_word(audit_line_t *line, const char *key, const char *value);
+
+void audit_line_number(audit_line_t *line, const char *key, int64_t value);
+
+void audit_line_bool(audit_line_t *line, const char *key, bool value);
+
+/* "key":{ ... }: opened and closed; not nested deeper than four. */
+void audit_line_open(audit_line_t *line, const char *key);
+void audit_line_close(audit_line_t *line);
+
+/* "cut":true where due, "}" and "\n"; the line's length in bytes. */
+size_t audit_line_end(audit_line_t *line);
+
+/* "2026-11-29T12:00:00.123Z" (UTC, proleptic Gregorian) into 25 bytes. */
+void audit_line_time(int64_t unix_ms, char dst[25]);
+
+
+#endif /* AUDIT_LINE_H */
