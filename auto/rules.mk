@@ -1,0 +1,259 @@
+# The rules of the build.  ./Makefile, written by auto/configure, sets what
+# this machine decides and includes this file.
+#
+#   make               the launcher and the module, in objs/
+#   make SANITIZE=1    the same under address and undefined-behaviour
+#                      sanitizers, in objs-asan/
+#   make unit          the unit tests, in objs/t/
+#   make test          everything scripts/test runs
+#   make bench         what a box costs, beside plain spawn and bubblewrap
+#   make fuzz          each fuzz target for FUZZ_SECONDS (60)
+#   make install       DESTDIR= and prefix= are honoured
+#   make clean
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+SANITIZE ?= 0
+FUZZ_SECONDS ?= 60
+prefix ?= $(PREFIX)
+
+ROOT := $(CURDIR)
+
+ifeq ($(SANITIZE),1)
+O := objs-asan
+else
+O := objs
+endif
+
+
+# Flags.  -D_GNU_SOURCE= and not =1: a source may say `#define _GNU_SOURCE`
+# itself, and the two must be the same definition.
+
+WARN := -Wall -Wextra -Werror -Wformat-security -Wno-unused-parameter
+
+HARDEN_LD := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,--as-needed
+
+ifeq ($(SANITIZE),1)
+SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+       -fno-omit-frame-pointer
+HARDEN := -O1 -g -fstack-protector-strong
+LINK_JAIL := -pie
+else
+SAN :=
+HARDEN := -O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2
+LINK_JAIL := $(JAIL_LINK)
+endif
+
+CFLAGS_ALL = -std=gnu17 -D_GNU_SOURCE= $(WARN) $(HARDEN) -fPIE $(SAN) \
+             -iquote $(O) -iquote jail -iquote ngx_agent_broker $(CC_OPT) \
+             $(CFLAGS)
+
+LDFLAGS_ALL = $(SAN) $(HARDEN_LD) $(LD_OPT) $(LDFLAGS)
+
+LIBS_PURE := -ljansson -lcrypto -lpcre2-8 -lpsl
+
+
+# Sources
+
+JAIL_SRCS := $(filter-out jail/seccomp_gen.c,$(wildcard jail/*.c))
+JAIL_OBJS := $(JAIL_SRCS:%.c=$(O)/o/%.o)
+
+PURE_SRCS := $(wildcard $(addprefix ngx_agent_broker/,authority.c address.c \
+                          vault.c audit_line.c policy.c))
+PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
+
+UNIT_SRCS := $(wildcard t/unit/*_test.c)
+UNIT_BINS := $(UNIT_SRCS:t/unit/%.c=$(O)/t/%)
+
+FUZZ_SRCS := $(wildcard t/fuzz/*_fuzz.c)
+FUZZ_BINS := $(FUZZ_SRCS:t/fuzz/%.c=objs/fuzz/%)
+
+MODULE := ngx_agent_broker_module.so
+MODULE_SRCS := $(wildcard ngx_agent_broker/*.c) jail/limits.c
+MODULE_HDRS := $(wildcard ngx_agent_broker/*.h) jail/limits.h
+
+TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
+TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
+
+
+.PHONY: all unit test bench fuzz install clean FORCE
+
+all: $(TARGETS)
+
+
+# A changed configure writes the Makefile anew, with the same options.
+
+Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
+          auto/nginx auto/makefile auto/summary
+	@sh auto/configure $(CONFIGURE_ARGS)
+
+
+# The launcher
+
+$(O)/jail: $(JAIL_OBJS)
+	$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS)
+	@mv -f $@.new $@
+
+# The seccomp filter is compiled here, by libseccomp, and not at each start:
+# loading the ready program takes a fifth of the time.
+
+ifneq ($(wildcard jail/seccomp_gen.c),)
+
+$(O)/seccomp_gen: jail/seccomp_gen.c $(wildcard jail/*.h) Makefile \
+                  auto/rules.mk
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS_ALL)) -pie \
+	    -o $@ $< $(HARDEN_LD) $(LD_OPT) -lseccomp
+
+$(O)/seccomp_filter.h: $(O)/seccomp_gen
+	$(O)/seccomp_gen > $@.new
+	@mv -f $@.new $@
+
+$(JAIL_OBJS): | $(O)/seccomp_filter.h
+
+endif
+
+$(O)/o/%.o: %.c Makefile auto/rules.mk
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+
+# The module, through the configure of nginx-dev.  It writes only below
+# --builddir.  Sanitizers come in through CC when make runs: given to
+# configure they would change what its feature tests find, and with that the
+# layout of nginx's structures.  nginx adds -W -Wall -Werror itself.
+
+NGX_CC_OPT := $(filter-out -std=gnu17,$(HARDEN)) -fPIC -Wformat-security \
+              $(CC_OPT)
+NGX_LD_OPT := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -fPIC $(LD_OPT)
+
+NGX_OBJS := $(ROOT)/$(O)/nginx
+
+$(O)/nginx/Makefile: ngx_agent_broker/config $(NGINX_SRC)/conf_flags \
+                     Makefile auto/rules.mk
+	@rm -rf $(O)/nginx
+	@mkdir -p $(O)/nginx
+	@echo "configuring nginx's build ($(O)/nginx/configure.log)"
+	@bash -c 'cd "$(NGINX_SRC)" && . ./conf_flags && ./configure \
+	    --with-cc="$(CC)" \
+	    --with-cc-opt="$(NGX_CC_OPT)" --with-ld-opt="$(NGX_LD_OPT)" \
+	    "$${NGX_CONF_FLAGS[@]}" \
+	    --add-dynamic-module="$(ROOT)/ngx_agent_broker" \
+	    --builddir="$(NGX_OBJS)"' > $(O)/nginx/configure.log 2>&1 \
+	    || { cat $(O)/nginx/configure.log; rm -f $@; exit 1; }
+	@touch $@
+
+# nginx's Makefile knows only the headers that `config` lists: a changed
+# header drops the module's objects.
+
+$(O)/nginx/headers: $(MODULE_HDRS) | $(O)/nginx/Makefile
+	@rm -rf $(O)/nginx/addon/ngx_agent_broker/*.o $(O)/nginx/addon/jail/*.o
+	@touch $@
+
+$(O)/$(MODULE): $(MODULE_SRCS) $(MODULE_HDRS) $(O)/nginx/Makefile \
+                $(O)/nginx/headers
+	$(MAKE) --no-print-directory -f $(NGX_OBJS)/Makefile -C $(NGINX_SRC) \
+	    CC="$(CC) $(SAN)" modules
+	@cp $(O)/nginx/$(MODULE) $@.new
+	@mv -f $@.new $@
+
+
+# Unit tests: the pure parts, and the launcher without its main()
+
+UNIT_JAIL_OBJS := $(filter-out $(O)/o/jail/jail.o,$(JAIL_OBJS))
+
+unit: $(UNIT_BINS)
+
+ifeq ($(HAVE_CMOCKA),YES)
+
+$(O)/t/%: $(O)/o/t/unit/%.o $(PURE_OBJS) $(UNIT_JAIL_OBJS)
+	@mkdir -p $(@D)
+	$(CC) -pie -o $@.new $< $(PURE_OBJS) $(UNIT_JAIL_OBJS) \
+	    $(LDFLAGS_ALL) -lcmocka $(LIBS_PURE) $(JAIL_LIBS)
+	@mv -f $@.new $@
+
+else
+
+$(UNIT_BINS): FORCE
+	@echo "make unit needs cmocka: apt-get install libcmocka-dev" \
+	      "&& auto/configure" >&2; exit 1
+
+endif
+
+$(O)/o/t/unit/%.o: t/unit/%.c Makefile auto/rules.mk
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+.PRECIOUS: $(O)/o/t/unit/%.o
+
+
+# Fuzz targets: clang's libFuzzer over the pure parts, with a kept corpus
+# t/fuzz/NAME.corpus where there is one.
+
+fuzz: $(FUZZ_BINS)
+	@set -e; for bin in $(FUZZ_BINS); do \
+	    name=$$(basename $$bin); \
+	    mkdir -p objs/fuzz/corpus/$$name; \
+	    seeds=t/fuzz/$$name.corpus; [ -d $$seeds ] || seeds=; \
+	    echo "== $$name for $(FUZZ_SECONDS) s"; \
+	    $$bin -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+	        -artifact_prefix=objs/fuzz/$$name. -print_final_stats=1 \
+	        objs/fuzz/corpus/$$name $$seeds; \
+	done
+
+objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
+             auto/rules.mk
+	@mkdir -p $(@D)
+	@[ -n "$(FUZZ_CC)" ] || { echo "make fuzz needs clang:" \
+	    "apt-get install clang && auto/configure" >&2; exit 1; }
+	$(FUZZ_CC) -std=gnu17 -D_GNU_SOURCE= $(WARN) -O1 -g \
+	    -fsanitize=fuzzer,address,undefined \
+	    -fno-sanitize-recover=undefined \
+	    -iquote jail -iquote ngx_agent_broker -o $@ \
+	    $< $(PURE_SRCS) jail/limits.c $(LIBS_PURE)
+
+
+# Tests and figures
+
+test:
+	scripts/test
+
+$(O)/bench_spawn: scripts/bench_spawn.c Makefile auto/rules.mk
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -pie -o $@ $< $(LDFLAGS_ALL)
+
+bench: all $(O)/bench_spawn
+	scripts/bench
+
+
+# Installation.  The configuration goes where an operator copies it from:
+# make install overwrites nobody's policies.
+
+DATA := $(DESTDIR)$(prefix)/share/agent-broker
+
+install: all
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(MODULES_PATH) \
+	    $(DATA)/conf/policies $(DATA)/scripts
+	install -m 755 $(O)/jail $(DESTDIR)$(prefix)/bin/jail
+	install -m 644 $(O)/$(MODULE) $(DESTDIR)$(MODULES_PATH)/$(MODULE).new
+	mv -f $(DESTDIR)$(MODULES_PATH)/$(MODULE).new \
+	    $(DESTDIR)$(MODULES_PATH)/$(MODULE)
+	install -m 644 $(wildcard conf/*.conf conf/*.example conf/*.json) \
+	    $(DATA)/conf
+	install -m 644 $(wildcard conf/policies/*.conf) $(DATA)/conf/policies
+	install -m 644 README.md LICENSE $(DATA)
+	for f in $(wildcard scripts/setup-host); do \
+	    install -m 755 $$f $(DATA)/scripts; \
+	done
+	for f in $(wildcard jail/*.1); do \
+	    install -D -m 644 $$f \
+	        $(DESTDIR)$(prefix)/share/man/man1/$$(basename $$f); \
+	done
+
+clean:
+	rm -rf objs objs-asan Makefile
+
+
+-include $(shell find $(O)/o -name '*.d' 2>/dev/null)
