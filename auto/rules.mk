@@ -60,14 +60,15 @@ LIBS_PURE := -ljansson -lcrypto -lpcre2-8 -lpsl
 JAIL_SRCS := $(filter-out jail/seccomp_gen.c,$(wildcard jail/*.c))
 JAIL_OBJS := $(JAIL_SRCS:%.c=$(O)/o/%.o)
 
-PURE_SRCS := $(wildcard $(addprefix ngx_agent_broker/,authority.c address.c \
-                          vault.c audit_line.c policy.c))
+# the broker's files without nginx in them
+PURE_SRCS := $(filter-out ngx_agent_broker/ngx_%,\
+               $(wildcard ngx_agent_broker/*.c))
 PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
 
 UNIT_SRCS := $(wildcard t/unit/*_test.c)
 UNIT_BINS := $(UNIT_SRCS:t/unit/%.c=$(O)/t/%)
 
-FUZZ_SRCS := $(wildcard t/fuzz/*_fuzz.c)
+FUZZ_SRCS := $(wildcard t/fuzz/*.c)
 FUZZ_BINS := $(FUZZ_SRCS:t/fuzz/%.c=objs/fuzz/%)
 
 MODULE := ngx_agent_broker_module.so
