@@ -1,0 +1,335 @@
+#!/usr/bin/python3
+"""The outside world of a test: an HTTP server that writes down every byte.
+
+What the broker sends is judged by what arrives here, so requests are kept
+raw, and every connection and handshake is written down too: that nothing was
+dialled must be as easy to prove as what was sent.  A line is in the log
+before its answer is on the wire, so whoever has the answer can read the line.
+
+Prints its port on stdout, and ends when its stdin closes, so that it cannot
+outlive the test that started it.
+
+Log, one JSON object a line:
+  {"event":"accept","conn":1}
+  {"event":"handshake","conn":1,"ok":true,"sni":"api.internal","version":".."}
+  {"event":"request","conn":1,"tls":true,"sni":..,"method":..,"target":..,
+   "headers":[[name,value]..],"head":base64,"body":base64,"body_bytes":n}
+  {"event":"close","conn":1}
+
+Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
+  /set?NAME=VALUE&..  /redirect?to=  /raw?b64=  /short?n=  /drop  /upgrade
+Anything else: 200 and a small JSON object.
+"""
+
+import argparse
+import base64
+import json
+import os
+import socket
+import ssl
+import sys
+import threading
+import time
+import urllib.parse
+
+BODY_MAX = 64 * 1024 * 1024
+BODY_KEPT = 1024 * 1024
+
+
+class Log:
+    def __init__(self, path):
+        self.lock = threading.Lock()
+        self.fd = None
+        if path:
+            self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+                              0o644)
+
+    def write(self, **fields):
+        if self.fd is not None:
+            with self.lock:
+                os.write(self.fd, (json.dumps(fields) + "\n").encode())
+
+
+class Closed(Exception):
+    pass
+
+
+class Connection:
+    def __init__(self, sock, conn, tls, sni, args, log):
+        self.sock = sock
+        self.conn = conn
+        self.tls = tls
+        self.sni = sni
+        self.args = args
+        self.log = log
+        self.buffer = b""
+
+    # reading
+
+    def more(self):
+        data = self.sock.recv(65536)
+        if not data:
+            raise Closed
+        self.buffer += data
+
+    def read_until(self, mark):
+        while mark not in self.buffer:
+            if len(self.buffer) > 1024 * 1024:
+                raise Closed
+            self.more()
+        end = self.buffer.index(mark) + len(mark)
+        data, self.buffer = self.buffer[:end], self.buffer[end:]
+        return data
+
+    def read_bytes(self, n):
+        while len(self.buffer) < n:
+            self.more()
+        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        return data
+
+    def read_body(self, headers):
+        names = {k.lower(): v for k, v in headers}
+
+        if names.get("expect", "").lower() == "100-continue":
+            self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+        if "chunked" in names.get("transfer-encoding", "").lower():
+            body = b""
+            while True:
+                size = int(self.read_until(b"\r\n").split(b";")[0], 16)
+                if size == 0:
+                    while self.read_until(b"\r\n") != b"\r\n":
+                        pass
+                    return body
+                body += self.read_bytes(size)
+                self.read_bytes(2)
+                if len(body) > BODY_MAX:
+                    raise Closed
+
+        n = int(names.get("content-length", "0"))
+        if n > BODY_MAX:
+            raise Closed
+        return self.read_bytes(n)
+
+    # answering
+
+    def answer(self, status, body=b"", headers=(), ctype="application/json"):
+        lines = ["HTTP/1.1 %d %s" % (status, "Answer"),
+                 "Content-Type: " + ctype]
+        if not (status < 200 or status in (204, 304)):
+            lines.append("Content-Length: %d" % len(body))
+        lines += ["%s: %s" % pair for pair in headers]
+        if self.args.no_keepalive:
+            lines.append("Connection: close")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        if self.method == "HEAD" or status in (204, 304):
+            body = b""
+        self.sock.sendall(head + body)
+
+    def do_status(self, rest, query, headers, body):
+        self.answer(int(rest or "200"),
+                    json.dumps({"status": int(rest or "200")}).encode())
+
+    def do_echo(self, rest, query, headers, body):
+        ctype = dict((k.lower(), v) for k, v in headers).get(
+            "content-type", "application/octet-stream")
+        self.answer(200, body, ctype=ctype)
+
+    def do_headers(self, rest, query, headers, body):
+        self.answer(200, json.dumps({"headers": headers}).encode())
+
+    def do_slow(self, rest, query, headers, body):
+        time.sleep(int(query.get("ms", "100")) / 1000)
+        self.answer(200, b'{"slow":true}')
+
+    def do_stream(self, rest, query, headers, body):
+        self.sock.sendall(b"HTTP/1.1 200 Answer\r\n"
+                          b"Content-Type: text/event-stream\r\n"
+                          b"Transfer-Encoding: chunked\r\n\r\n")
+        for i in range(int(query.get("n", "3"))):
+            data = b"data: %d\n\n" % i
+            self.sock.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+            time.sleep(int(query.get("ms", "10")) / 1000)
+        self.sock.sendall(b"0\r\n\r\n")
+
+    def do_big(self, rest, query, headers, body):
+        n = int(query.get("n", "1048576"))
+        self.sock.sendall(b"HTTP/1.1 200 Answer\r\n"
+                          b"Content-Type: application/octet-stream\r\n"
+                          b"Content-Length: %d\r\n\r\n" % n)
+        block = bytes(range(256)) * 256
+        while n > 0 and self.method != "HEAD":
+            self.sock.sendall(block[:n])
+            n -= min(n, len(block))
+
+    def do_set(self, rest, query, headers, body):
+        self.answer(200, b'{"set":true}', headers=query.items())
+
+    def do_redirect(self, rest, query, headers, body):
+        self.answer(302, b"{}", headers=[("Location", query.get("to", "/"))])
+
+    def do_raw(self, rest, query, headers, body):
+        self.sock.sendall(base64.urlsafe_b64decode(query.get("b64", "")))
+        raise Closed
+
+    def do_short(self, rest, query, headers, body):
+        n = int(query.get("n", "1000"))
+        self.sock.sendall(b"HTTP/1.1 200 Answer\r\n"
+                          b"Content-Length: %d\r\n\r\nshort" % n)
+        raise Closed
+
+    def do_drop(self, rest, query, headers, body):
+        raise Closed
+
+    def do_upgrade(self, rest, query, headers, body):
+        self.sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\n"
+                          b"Connection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        while True:
+            if self.buffer:
+                self.sock.sendall(self.buffer)
+                self.buffer = b""
+            self.more()
+
+    def serve(self):
+        while True:
+            head = self.read_until(b"\r\n\r\n")
+            lines = head.decode("latin-1").split("\r\n")
+            self.method, target = (lines[0].split(" ") + ["", ""])[:2]
+            headers = []
+            for line in lines[1:]:
+                name, colon, value = line.partition(":")
+                if colon:
+                    headers.append([name, value.strip()])
+
+            body = self.read_body(headers)
+
+            self.log.write(event="request", conn=self.conn, tls=self.tls,
+                           sni=self.sni, method=self.method, target=target,
+                           headers=headers,
+                           head=base64.b64encode(head).decode(),
+                           body=base64.b64encode(body[:BODY_KEPT]).decode(),
+                           body_bytes=len(body))
+
+            url = urllib.parse.urlsplit(target)
+            query = dict(urllib.parse.parse_qsl(url.query,
+                                                keep_blank_values=True))
+            word, _, rest = url.path.lstrip("/").partition("/")
+            handler = getattr(self, "do_" + word, None)
+
+            if handler:
+                handler(rest, query, headers, body)
+            else:
+                names = {k.lower(): v for k, v in headers}
+                self.answer(200, json.dumps({
+                    "ok": True, "method": self.method, "path": url.path,
+                    "host": names.get("host"), "body_bytes": len(body),
+                }).encode())
+
+            if self.args.no_keepalive:
+                raise Closed
+
+
+def handle(raw, conn, args, log, context, names):
+    log.write(event="accept", conn=conn)
+    sock = raw
+    sni = None
+
+    try:
+        raw.settimeout(args.timeout)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        if context:
+            try:
+                sock = context.wrap_socket(raw, server_side=True,
+                                           do_handshake_on_connect=False)
+                sock.do_handshake()
+            except (ssl.SSLError, OSError) as e:
+                log.write(event="handshake", conn=conn, ok=False,
+                          sni=names.pop(id(sock), None), error=str(e))
+                return
+
+            sni = names.pop(id(sock), None)
+            log.write(event="handshake", conn=conn, ok=True, sni=sni,
+                      version=sock.version())
+
+        Connection(sock, conn, bool(context), sni, args, log).serve()
+
+    except (Closed, OSError, ValueError):
+        pass
+
+    finally:
+        # before the close, so that a peer that sees it can read the line
+        log.write(event="close", conn=conn)
+        try:
+            sock.close()
+        except OSError:
+            pass
+
+
+def tls_context(args, names):
+    def load(pair):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        if args.tls_max == "1.2":
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    by_name = {}
+    for item in args.sni:
+        name, _, pair = item.partition("=")
+        by_name[name] = load(pair.split(","))
+
+    def choose(sock, name, context):
+        names[id(sock)] = name
+        if name in by_name:
+            sock.context = by_name[name]
+
+    context = load((args.cert, args.key))
+    context.sni_callback = choose
+    return context
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bind", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--log")
+    parser.add_argument("--cert")
+    parser.add_argument("--key")
+    parser.add_argument("--sni", action="append", default=[],
+                        metavar="NAME=CERT,KEY")
+    parser.add_argument("--tls-max", default="1.3")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--no-keepalive", action="store_true")
+    parser.add_argument("--timeout", type=float, default=60)
+    args = parser.parse_args()
+
+    names = {}
+    context = None if args.plain else tls_context(args, names)
+    log = Log(args.log)
+
+    family = socket.AF_INET6 if ":" in args.bind else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((args.bind, args.port))
+    listener.listen(256)
+
+    print(listener.getsockname()[1], flush=True)
+
+    def accept():
+        conn = 0
+        while True:
+            sock, _ = listener.accept()
+            conn += 1
+            threading.Thread(target=handle, daemon=True, args=(
+                sock, conn, args, log, context, names)).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
