@@ -1,0 +1,80 @@
+# Debian packages, by what needs them; sourced by scripts/test and
+# scripts/quickstart.
+#
+# Installing Debian's nginx starts a server on port 80 at once.  Where nginx
+# was not there before, a policy-rc.d of our own keeps it from starting; it
+# is removed again, and one that the operator has is never touched.
+
+PACKAGES_BUILD="gcc libc6-dev linux-libc-dev make nginx nginx-dev libssl-dev
+    libpcre2-dev libseccomp-dev libcgroup-dev libjansson-dev libpsl-dev"
+
+PACKAGES_STORY="python3 python3-pandas python3-openpyxl openssl
+    ca-certificates"
+
+PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
+    git jq openssl ca-certificates python3 bubblewrap procps util-linux
+    iproute2 python3-pandas python3-openpyxl"
+
+# packages_missing LIST: those of them that are not installed
+packages_missing() {
+    for package in $1; do
+        dpkg-query -W -f '${Status}' "$package" 2> /dev/null \
+            | grep -q '^install ok installed$' || printf ' %s' "$package"
+    done
+}
+
+# packages_need LIST: installs what is missing when root; else says how, and
+# returns 1
+packages_need() {
+    missing=$(packages_missing "$1")
+
+    [ -n "$missing" ] || return 0
+
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "These packages are missing.  Install them with:" >&2
+        echo "    sudo apt-get install --no-install-recommends$missing" >&2
+        return 1
+    fi
+
+    echo "installing:$missing"
+
+    rcd=/usr/sbin/policy-rc.d
+    own_rcd=
+
+    case " $missing " in
+        *" nginx "*)
+            if [ ! -e $rcd ] && [ ! -x /usr/sbin/nginx ]; then
+                own_rcd=$rcd
+                printf '#!/bin/sh\n[ "$1" = nginx ] && exit 101\nexit 0\n' \
+                    > $rcd
+                chmod 755 $rcd
+                trap 'rm -f "$own_rcd"; exit 1' HUP INT TERM
+            fi
+        ;;
+    esac
+
+    packages_apt $missing
+    packages_status=$?
+
+    if [ -n "$own_rcd" ]; then
+        rm -f "$own_rcd"
+        trap - HUP INT TERM
+    fi
+
+    return $packages_status
+}
+
+packages_apt() {
+    DEBIAN_FRONTEND=noninteractive
+    export DEBIAN_FRONTEND
+
+    apt-get update -qq < /dev/null \
+        && apt-get install -y -qq --no-install-recommends "$@" \
+               < /dev/null > "${TMPDIR:-/tmp}/agent-apt.$$" 2>&1
+
+    apt_status=$?
+    [ $apt_status -eq 0 ] || cat "${TMPDIR:-/tmp}/agent-apt.$$" >&2
+    rm -f "${TMPDIR:-/tmp}/agent-apt.$$"
+
+    return $apt_status
+}
