@@ -1,0 +1,211 @@
+/*
+ * What it costs to start a command and see it end.
+ *
+ *     bench_spawn ROUNDS row:NAME COMMAND ARG... [row:NAME COMMAND ARG...]...
+ *
+ * The commands take turns, one run of each a round, in an order that moves
+ * on by one: a machine that is busy for a while is busy for all of them, so
+ * the ratios hold where the times drift.  Times are from posix_spawn to the
+ * end seen by wait4, in microseconds; CPU is what wait4 says the command and
+ * all it waited for have used.  Their output goes to /dev/null.
+ *
+ * Prints one line a command: name, runs, minimum, median, 99th percentile,
+ * median CPU, tab-separated.  A run that fails ends everything.
+ */
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+
+#define ROWS_MAX    16
+#define ROUNDS_MAX  100000
+#define WARM_UP     5
+
+
+typedef struct {
+    char      *name;
+    char     **argv;
+    uint64_t  *wall;            /* microseconds, one a round */
+    uint64_t  *cpu;
+} row_t;
+
+
+extern char  **environ;
+
+
+static size_t parse_rows(int argc, char **argv, row_t *rows);
+static int run_once(char **argv, uint64_t *wall, uint64_t *cpu);
+static uint64_t now(void);
+static int compare(const void *one, const void *two);
+static uint64_t percentile(const uint64_t *sorted, size_t n, unsigned share);
+
+
+int
+main(int argc, char **argv)
+{
+    long      rounds, round;
+    row_t     rows[ROWS_MAX], *row;
+    size_t    i, n;
+    uint64_t  wall, cpu;
+
+    rounds = argc > 3 ? strtol(argv[1], NULL, 10) : 0;
+    n = argc > 3 ? parse_rows(argc - 2, argv + 2, rows) : 0;
+
+    if (rounds < 1 || rounds > ROUNDS_MAX || n == 0) {
+        (void) fprintf(stderr, "usage: bench_spawn ROUNDS "
+                       "row:NAME COMMAND ARG...\n");
+        return 2;
+    }
+
+    for (i = 0; i < n; i++) {
+        rows[i].wall = calloc((size_t) rounds, sizeof(uint64_t));
+        rows[i].cpu = calloc((size_t) rounds, sizeof(uint64_t));
+
+        if (rows[i].wall == NULL || rows[i].cpu == NULL) {
+            perror("calloc");
+            return 1;
+        }
+    }
+
+    for (round = -WARM_UP; round < rounds; round++) {
+
+        for (i = 0; i < n; i++) {
+            row = &rows[(i + (size_t) (round + WARM_UP)) % n];
+
+            if (run_once(row->argv, &wall, &cpu) != 0) {
+                (void) fprintf(stderr, "bench_spawn: \"%s\" failed\n",
+                               row->name);
+                return 1;
+            }
+
+            if (round >= 0) {
+                row->wall[round] = wall;
+                row->cpu[round] = cpu;
+            }
+        }
+    }
+
+    for (row = rows; row < rows + n; row++) {
+        qsort(row->wall, (size_t) rounds, sizeof(uint64_t), compare);
+        qsort(row->cpu, (size_t) rounds, sizeof(uint64_t), compare);
+
+        (void) printf("%s\t%ld\t%llu\t%llu\t%llu\t%llu\n", row->name, rounds,
+            (unsigned long long) row->wall[0],
+            (unsigned long long) percentile(row->wall, (size_t) rounds, 50),
+            (unsigned long long) percentile(row->wall, (size_t) rounds, 99),
+            (unsigned long long) percentile(row->cpu, (size_t) rounds, 50));
+    }
+
+    return 0;
+}
+
+
+/* A row ends where the next one's name is; commands may hold "--". */
+
+static size_t
+parse_rows(int argc, char **argv, row_t *rows)
+{
+    int     i;
+    size_t  n;
+
+    n = 0;
+
+    for (i = 0; i < argc; i++) {
+
+        if (strncmp(argv[i], "row:", 4) != 0) {
+            continue;
+        }
+
+        if (n == ROWS_MAX || i + 1 >= argc) {
+            return 0;
+        }
+
+        rows[n].name = argv[i] + 4;
+        rows[n].argv = &argv[i + 1];
+        argv[i] = NULL;                     /* ends the row before */
+        n++;
+    }
+
+    return n;
+}
+
+
+static int
+run_once(char **argv, uint64_t *wall, uint64_t *cpu)
+{
+    int                          status;
+    pid_t                        pid;
+    uint64_t                     start;
+    struct rusage                usage;
+    posix_spawn_file_actions_t   actions;
+
+    if (posix_spawn_file_actions_init(&actions) != 0
+        || posix_spawn_file_actions_addopen(&actions, 0, "/dev/null",
+                                            O_RDONLY, 0) != 0
+        || posix_spawn_file_actions_addopen(&actions, 1, "/dev/null",
+                                            O_WRONLY, 0) != 0)
+    {
+        return -1;
+    }
+
+    start = now();
+
+    if (posix_spawn(&pid, argv[0], &actions, NULL, argv, environ) != 0) {
+        return -1;
+    }
+
+    if (wait4(pid, &status, 0, &usage) != pid) {
+        return -1;
+    }
+
+    *wall = now() - start;
+    *cpu = (uint64_t) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+           * 1000000 + (uint64_t) (usage.ru_utime.tv_usec
+                                   + usage.ru_stime.tv_usec);
+
+    (void) posix_spawn_file_actions_destroy(&actions);
+
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+
+static uint64_t
+now(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
+}
+
+
+static int
+compare(const void *one, const void *two)
+{
+    uint64_t  a, b;
+
+    a = *(const uint64_t *) one;
+    b = *(const uint64_t *) two;
+
+    return (a > b) - (a < b);
+}
+
+
+static uint64_t
+percentile(const uint64_t *sorted, size_t n, unsigned share)
+{
+    size_t  i;
+
+    i = (n * share + 99) / 100;
+
+    return sorted[i > 0 ? i - 1 : 0];
+}
