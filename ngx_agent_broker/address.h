@@ -17,6 +17,9 @@
 #include <stdint.h>
 
 
+#define ADDRESS_TEXT_MAX  46    /* the longest text, with its NUL */
+
+
 typedef struct {
     bool           v6;
     uint8_t        prefix;             /* bits, 0..32 or 0..128 */
@@ -60,8 +63,18 @@ int address_range_parse(const char *text, size_t n, address_range_t *out,
 
 bool address_range_holds(const address_range_t *range, const address_t *a);
 
-/* Canonical text (RFC 5952), into at least 46 bytes; the length. */
-size_t address_text(const address_t *a, char *dst);
+/*
+ * Canonical text (RFC 5952; dotted only for ::ffff:0:0/96) with its NUL;
+ * returns the length without it.
+ */
+size_t address_text(const address_t *a, char dst[ADDRESS_TEXT_MAX]);
+
+/*
+ * The way back: true for exactly the texts that address_text writes (for
+ * IPv4 "127.0.0.1", never "127.1", "0177.0.0.1" or "2130706433").
+ */
+bool address_parse_v4(const char *text, size_t n, address_t *out);
+bool address_parse_v6(const char *text, size_t n, address_t *out);
 
 
 #endif /* ADDRESS_H */

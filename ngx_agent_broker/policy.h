@@ -24,6 +24,7 @@
 #define POLICY_ERROR_MAX  512
 #define POLICY_HASH_LEN   71     /* "sha256:" and 64 hex digits */
 #define POLICY_HINT_MAX   256
+#define POLICY_DOORS_MAX  64     /* descriptors that one message carries */
 
 
 typedef enum {
@@ -45,6 +46,7 @@ typedef struct {
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */
     char               *trusted_pem;   /* NULL: the policy set's default */
+    struct policy_pem_s  *pem;         /* the set's copy, once it has one */
     address_range_t    *ranges;        /* `private` */
     size_t              ranges_count;
     void               *data;          /* the loader's own, see data_free */
@@ -55,6 +57,9 @@ typedef struct {
     char      *path;
     uint64_t   bytes;
 } policy_writable_t;
+
+
+typedef struct policy_set_s  policy_set_t;
 
 
 typedef struct {
@@ -74,19 +79,21 @@ typedef struct {
     size_t              launcher_gids_count;
     policy_rule_t     **rules;                      /* configuration order */
     size_t              rules_count;
-    struct policy_index_s  *index;                  /* exact hash and wildcard
-                                                       hash, see policy.c */
+    struct policy_index_s  *index;                  /* see policy_index.c */
+    policy_set_t           *set;                    /* the one it belongs to */
 } policy_t;
 
 
-typedef struct {
+struct policy_set_s {
     uint64_t    generation;
     char       *trusted_pem;           /* default CAs; NULL: the system's */
     void       *data;                  /* the loader's own */
     policy_t  **policies;
     size_t      policies_count;
     void      (*data_free)(void *data);/* called for set's and rules' data */
-} policy_set_t;
+    struct policy_pem_s  *pem;         /* of trusted_pem, as in a rule */
+    struct policy_pem_s  *pems;        /* each certificate text once */
+};
 
 
 typedef enum {
@@ -109,8 +116,9 @@ const policy_t *policy_set_find(const policy_set_t *set, const char *name);
  * Adds `host TEXT` ("api.internal", "*.packages.example", "metrics:9090",
  * "10.1.2.3", "[2001:db8::1]:8443").  Refuses what is not canonical after
  * lower-casing, non-ASCII (suggesting the xn-- form), a wildcard over a public
- * suffix (libpsl) or with fewer than two labels under it, and a duplicate (host, port).  The rule is the
- * policy's; the caller fills it in.
+ * suffix (libpsl) or over fewer than two labels, and a host and port that
+ * another rule serves already ("h:443" beside "h" is ambiguous).  The rule is
+ * the policy's; the caller fills it in.
  */
 policy_rule_t *policy_add_rule(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX]);
@@ -133,9 +141,10 @@ int policy_add_launcher(policy_t *policy, const char *text /* user:x */,
 
 /*
  * What can be checked only when a rule or policy is complete: a credential on
- * plaintext or on a wildcard, plaintext without a port, loopback in `private`
- * without a port, env names
- * that would loosen the box (LD_*, PATH, HOME, *_PROXY, the CA variables ...).
+ * plaintext, on a wildcard or with TRACE, plaintext without a port, loopback
+ * in `private` without a port, an address that its own rule does not open,
+ * more ports than doors.  (Env names that would loosen the box, LD_*, PATH,
+ * *_PROXY, the CA variables, are refused by policy_add_env.)
  */
 int policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX]);
 int policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX]);
@@ -143,8 +152,11 @@ int policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX]);
 /*
  * The text form (malloc'd, NUL-terminated, *len without the NUL): canonical,
  * so the same policy has the same text and hash whatever the order of its
- * directives' spelling.  Sets every policy's hash (over its own text,
- * trusted certificates included).
+ * directives' spelling.  Sets every policy's hash: the SHA-256 of the text
+ * that policy_dump gives, in which certificates stand by their own SHA-256.
+ * Takes over each rule's and the set's trusted_pem (malloc'd by the caller),
+ * so that one text used by many rules is kept once.  NULL: out of memory, or
+ * a trusted_pem that is no PEM text.
  */
 char *policy_set_dump(policy_set_t *set, size_t *len);
 
@@ -157,9 +169,10 @@ char *policy_dump(policy_t *policy, size_t *len);
 
 /*
  * The most specific rule: exact host before wildcard, longer suffix before
- * shorter; among the rules of one host the one for this port.  A rule without a port serves 80 and
- * 443.  The same cost for 10 and for 100,000 hosts.  Works on a loaded or
- * a freshly built set (the index is made by policy_check and by load).
+ * shorter; among the rules of one host the one for this port.  The most
+ * specific host alone decides: where it has no rule for the port, a wider
+ * wildcard is not asked.  A rule without a port serves 80 and 443.  The same
+ * cost for 10 and for 100,000 hosts.  Works from the first rule added.
  */
 policy_match_t policy_find_rule(const policy_t *policy,
     const authority_t *target, const policy_rule_t **rule);
