@@ -19,6 +19,8 @@
 
 typedef struct {
     size_t  len;
+    size_t  depth;                      /* objects open inside the line */
+    size_t  lost;                       /* objects open that had no room */
     bool    cut;                        /* some value was cut */
     bool    first;                      /* no key written at this depth yet */
     char    text[AUDIT_LINE_MAX];
@@ -43,7 +45,10 @@ void audit_line_number(audit_line_t *line, const char *key, int64_t value);
 
 void audit_line_bool(audit_line_t *line, const char *key, bool value);
 
-/* "key":{ ... }: opened and closed; not nested deeper than four. */
+/*
+ * "key":{ ... }: opened and closed; not nested deeper than four.  What is
+ * open at the end is closed by it.
+ */
 void audit_line_open(audit_line_t *line, const char *key);
 void audit_line_close(audit_line_t *line);
 

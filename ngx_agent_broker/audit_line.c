@@ -1,0 +1,268 @@
+/*
+ * Builds one audit line.  Two promises shape it: whatever a box sends, one
+ * event is one physical line of valid JSON whose keys are the program's own;
+ * and the line always fits, so it is written by one call and never torn.
+ *
+ * Room for the end ("cut", the brackets, the newline) is set aside from the
+ * start, so that the line can be closed at any moment.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "audit_line.h"
+
+
+#define WORD_MAX   256
+#define DEPTH_MAX  4
+
+/* ,"cut":true with its comma, the open brackets, the last one, the newline */
+#define RESERVED   (sizeof(",\"cut\":true") - 1 + DEPTH_MAX + 2)
+
+#define ROOM       (AUDIT_LINE_MAX - RESERVED)
+
+
+static bool line_key(audit_line_t *line, const char *key, size_t value);
+static void line_raw(audit_line_t *line, const char *key, const char *value);
+static void line_put(audit_line_t *line, const void *p, size_t n);
+static bool is_plain(unsigned char c);
+
+
+void
+audit_line_begin(audit_line_t *line)
+{
+    line->len = 0;
+    line->depth = 0;
+    line->lost = 0;
+    line->cut = false;
+    line->first = true;
+
+    line_put(line, "{", 1);
+}
+
+
+void
+audit_line_text(audit_line_t *line, const char *key, const void *value,
+    size_t n, size_t max)
+{
+    static const char  hex[] = "0123456789abcdef";
+
+    char                  escape[6];
+    size_t                i, used, width;
+    const unsigned char  *p;
+
+    if (value == NULL) {
+        line_raw(line, key, "null");
+        return;
+    }
+
+    if (!line_key(line, key, 2)) {
+        return;
+    }
+
+    line_put(line, "\"", 1);
+
+    p = value;
+    used = 0;
+
+    for (i = 0; i < n; i++) {
+
+        width = is_plain(p[i]) ? 1 : 6;
+
+        if (used + width > max || line->len + width + 1 > ROOM) {
+            line->cut = true;
+            break;
+        }
+
+        used += width;
+
+        if (width == 1) {
+            line_put(line, &p[i], 1);
+            continue;
+        }
+
+        memcpy(escape, "\\u00", 4);
+        escape[4] = hex[p[i] >> 4];
+        escape[5] = hex[p[i] & 0xf];
+        line_put(line, escape, 6);
+    }
+
+    line_put(line, "\"", 1);
+}
+
+
+void
+audit_line_word(audit_line_t *line, const char *key, const char *value)
+{
+    audit_line_text(line, key, value, value ? strlen(value) : 0, WORD_MAX);
+}
+
+
+void
+audit_line_number(audit_line_t *line, const char *key, int64_t value)
+{
+    char  number[24];
+
+    (void) snprintf(number, sizeof(number), "%" PRId64, value);
+    line_raw(line, key, number);
+}
+
+
+void
+audit_line_bool(audit_line_t *line, const char *key, bool value)
+{
+    line_raw(line, key, value ? "true" : "false");
+}
+
+
+void
+audit_line_open(audit_line_t *line, const char *key)
+{
+    /* an object that does not fit is left out with all that is in it */
+
+    if (line->lost || line->depth == DEPTH_MAX || !line_key(line, key, 1)) {
+        line->lost++;
+        line->cut = true;
+        return;
+    }
+
+    line_put(line, "{", 1);
+    line->depth++;
+    line->first = true;
+}
+
+
+void
+audit_line_close(audit_line_t *line)
+{
+    if (line->lost) {
+        line->lost--;
+        return;
+    }
+
+    if (line->depth) {
+        line_put(line, "}", 1);
+        line->depth--;
+        line->first = false;
+    }
+}
+
+
+size_t
+audit_line_end(audit_line_t *line)
+{
+    line->lost = 0;
+
+    while (line->depth) {
+        audit_line_close(line);
+    }
+
+    if (line->cut) {
+        line_put(line, ",", line->first ? 0 : 1);
+        line_put(line, "\"cut\":true", sizeof("\"cut\":true") - 1);
+    }
+
+    line_put(line, "}\n", 2);
+
+    return line->len;
+}
+
+
+void
+audit_line_time(int64_t unix_ms, char dst[25])
+{
+    int64_t   days, ms, era, year;
+    unsigned  of_era, year_of_era, of_year, shifted, month, day;
+
+    /* the years 0000 to 9999 have four digits; other times are no times */
+
+    if (unix_ms < -62167219200000) {
+        unix_ms = -62167219200000;
+    }
+
+    if (unix_ms > 253402300799999) {
+        unix_ms = 253402300799999;
+    }
+
+    days = unix_ms / 86400000;
+    ms = unix_ms % 86400000;
+
+    if (ms < 0) {
+        ms += 86400000;
+        days--;
+    }
+
+    /*
+     * Years that begin on March 1 have their odd day last, and 400 of them
+     * always the same length.
+     */
+
+    days += 719468;                         /* since 0000-03-01 */
+    era = (days >= 0 ? days : days - 146096) / 146097;
+    of_era = (unsigned) (days - era * 146097);
+    year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096)
+                  / 365;
+    of_year = of_era - (365 * year_of_era + year_of_era / 4
+                        - year_of_era / 100);
+    shifted = (5 * of_year + 2) / 153;
+    day = of_year - (153 * shifted + 2) / 5 + 1;
+    month = shifted < 10 ? shifted + 3 : shifted - 9;
+    year = (int64_t) year_of_era + era * 400 + (month <= 2);
+
+    (void) snprintf(dst, 25, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
+                    (unsigned) year % 10000, month % 100, day % 100,
+                    (unsigned) (ms / 3600000) % 100,
+                    (unsigned) (ms / 60000 % 60),
+                    (unsigned) (ms / 1000 % 60), (unsigned) (ms % 1000));
+}
+
+
+/* "key": and its comma; false, and the line is cut, when the key and value
+   more bytes of what follows do not fit. */
+
+static bool
+line_key(audit_line_t *line, const char *key, size_t value)
+{
+    size_t  n;
+
+    n = strlen(key);
+
+    if (line->lost || line->len + !line->first + n + 3 + value > ROOM) {
+        line->cut = true;
+        return false;
+    }
+
+    line_put(line, ",", line->first ? 0 : 1);
+    line_put(line, "\"", 1);
+    line_put(line, key, n);
+    line_put(line, "\":", 2);
+
+    line->first = false;
+
+    return true;
+}
+
+
+static void
+line_raw(audit_line_t *line, const char *key, const char *value)
+{
+    if (line_key(line, key, strlen(value))) {
+        line_put(line, value, strlen(value));
+    }
+}
+
+
+static void
+line_put(audit_line_t *line, const void *p, size_t n)
+{
+    memcpy(line->text + line->len, p, n);
+    line->len += n;
+}
+
+
+static bool
+is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
