@@ -93,8 +93,12 @@ Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
 
 # The launcher
 
+# A successful link says nothing: libcgroup brings functions that look up
+# users, which the linker warns of in a static program and nobody calls here.
+
 $(O)/jail: $(JAIL_OBJS)
-	$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS)
+	$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS) \
+	    2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv -f $@.new $@
 
 # The seccomp filter is compiled here, by libseccomp, and not at each start:

@@ -111,6 +111,28 @@ sub wait_for ($what, $code, $seconds = $WAIT) {
     }
 }
 
+# A copy of the sources (what git would track, built things left out) below
+# the test's directory, to build or break.
+sub copy_tree ($self, $name = 'tree') {
+    my $tree = "$self->{dir}/$name";
+    make_path($tree, { mode => 0755 });
+
+    my $list = $self->run(['git', '-c', "safe.directory=$ROOT", '-C', $ROOT,
+        qw(ls-files -z --cached --others --exclude-standard)]);
+    my @files = $list->{status} == 0
+        ? grep { -e "$ROOT/$_" } split /\0/, $list->{out}
+        : split /\0/, $self->run(['sh', '-c', "cd $ROOT && find . -type f "
+              . "! -path './objs*' ! -path './.git/*' ! -name Makefile "
+              . '-print0'])->{out};
+
+    my $copied = $self->run(['sh', '-c', "cd $ROOT && tar --null -T - -cf - "
+        . "| tar -C $tree --no-same-owner -xf -"],
+        stdin => join('', map { "$_\0" } @files));
+    die "copying the tree: $copied->{err}" if $copied->{status} != 0;
+
+    return $tree;
+}
+
 
 # Users
 
