@@ -11,6 +11,10 @@
  * even a name: a line with its sides exchanged has the token there.
  */
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE             /* O_PATH */
+#endif
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -238,11 +242,10 @@ open_checked(const char *path, uid_t owner, const char *shown,
                            | O_NOCTTY);
 
     if (fd == -1) {
-        (void) refuse(err, errno == ELOOP
-                           ? "vault \"%s\" is a symbolic link: name the file "
-                             "itself%s"
-                           : "vault \"%s\" cannot be opened: %s",
-                      shown, errno == ELOOP ? "" : strerror(errno));
+        (void) refuse(err, "vault \"%s\" cannot be opened: %s", shown,
+                      errno == ELOOP ? "it is a symbolic link; name the file "
+                                       "itself"
+                                     : strerror(errno));
         (void) close(dir);
         return -1;
     }

@@ -27,8 +27,9 @@ typedef struct vault_s  vault_t;
 
 /*
  * Reads and checks the file: opened O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK, a regular
- * file with one link, of root or of `owner`, no group or other bits, in a directory
- * that nobody but root and `owner` can write (sticky does not help).
+ * file with one link, of root or of `owner`, no group or other bits, on a
+ * local file system, in a directory that nobody but root and `owner` can write
+ * (sticky does not help).
  * Returns NULL with one sentence in err (path or line number and cause, and
  * the command that mends it, e.g. "chmod 600 PATH"), never with a value.
  * The caller owns the result: vault_free cleanses it.
