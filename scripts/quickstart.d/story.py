@@ -147,11 +147,9 @@ def lines_of(path):
 # The broker: conf/ as shipped, in a prefix of its own.
 
 POLICY = """
-resolver %(dns)d;
+resolver 127.0.0.1:%(dns)d;
 
 agent_policy quickstart {
-    env   REPORT_URL;
-
     host api.internal:%(port)d {
         methods              GET POST;
         bearer               api_internal;
@@ -187,8 +185,7 @@ def make_prefix(prefix, upstream, dns, ca):
 
     os.unlink(os.path.join(conf, "policies", "example.conf"))
     with open(os.path.join(conf, "policies", "quickstart.conf"), "w") as f:
-        f.write((POLICY % {"dns": dns, "port": upstream, "ca": ca}).replace(
-            "resolver ", "resolver 127.0.0.1:"))
+        f.write(POLICY % {"dns": dns, "port": upstream, "ca": ca})
 
     fd = os.open(os.path.join(conf, "vault"), os.O_CREAT | os.O_WRONLY, 0o600)
     with os.fdopen(fd, "w") as f:
@@ -244,8 +241,15 @@ def explain_setup(result):
     say(text)
     if os.geteuid() != 0:
         say("An ordinary user needs a cgroup to put boxes in:")
-        say("    sudo scripts/setup-host " + pwd.getpwuid(os.getuid()).pw_name)
+        say("    sudo scripts/setup-host " + user_name())
     give_up("this host cannot set up a box yet")
+
+
+def user_name():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def part(stdout, word):
@@ -287,6 +291,10 @@ def tell(scratch):
         % upstream)
     say("its token is in the vault; sha256 %s..." % sha(TOKEN))
 
+    with open(at("task.json"), "w") as f:
+        json.dump({"report":
+                   "http://api.internal:%d/v1/reports" % upstream}, f)
+
     title("2. The task")
     say("sales.xlsx, 200 rows.  Its first cell says:")
     say('    "%s"' % ORDER)
@@ -294,12 +302,10 @@ def tell(scratch):
 
     arguments = ["run", "--control", control, "--policy", "quickstart",
                  "--label", "quickstart",
-                 "--env", "REPORT_URL=http://api.internal:%d/v1/reports"
-                 % upstream,
-                 "--in", book, "--code", os.path.join(HERE, "analyse.py"),
+                 "--in", book, "--in", at("task.json"), "--code", os.path.join(HERE, "analyse.py"),
                  "--", "/usr/bin/python3"]
-    say("$ jail run --policy quickstart --in sales.xlsx --code analyse.py "
-        "-- python3")
+    say("$ jail run --policy quickstart --in sales.xlsx --in task.json \\")
+    say("      --code analyse.py -- python3")
 
     # a secret of the caller's, where such secrets lie
     environment = dict(os.environ, AWS_SECRET_ACCESS_KEY=DECOY)
