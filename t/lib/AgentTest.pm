@@ -30,6 +30,7 @@ use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
 use JSON::PP ();
+use MIME::Base64 ();
 use POSIX qw(:sys_wait_h :signal_h);
 use Test::More ();
 use Time::HiRes qw(time);
@@ -376,8 +377,10 @@ sub cert ($self, $names, %opt) {
 
 # A helper server of t/lib: prints its port, ends with its stdin.
 sub helper ($self, $script, @args) {
-    my $child = $self->spawn(['/usr/bin/python3', "$LIB/$script", @args],
-                             pipes => 1);
+    my %opt = ref $args[-1] ? %{ pop @args } : ();
+    my $path = $self->reachable("$LIB/$script", $opt{user});
+    my $child = $self->spawn(['/usr/bin/python3', $path, @args],
+                             %opt, pipes => 1);
     my $port = readline $child->{out};
 
     if (!defined $port) {
@@ -428,6 +431,14 @@ sub dns ($self, $records = {}) {
     $server->{log} = $log;
     $server->{file} = $file;
     return bless $server, 'AgentTest::Dns';
+}
+
+# A launcher driven by hand (launcher.py tells what it can do):
+#   $l->do(connect => { name => 'a', path => $b->control });
+#   my $answer = $l->do(receive => { name => 'a' });
+#   user => uid runs it as that user
+sub launcher ($self, %opt) {
+    return bless $self->helper('launcher.py', \%opt), 'AgentTest::Launcher';
 }
 
 
@@ -620,6 +631,97 @@ sub set ($self, $records) {
 sub questions ($self, $name = undef) {
     return grep { !defined $name || lc $_->{name} eq $name }
            $self->{test}->read_lines($self->{log});
+}
+
+
+package AgentTest::Launcher;
+
+use v5.36;
+
+our @ISA = ('AgentTest::Server');
+
+my $codec = JSON::PP->new->utf8->canonical;
+
+# One command; its answer as a hash.  `data` is given and returned raw.
+sub do ($self, $what, $args = {}) {
+    my %command = (%$args, do => $what);
+    $command{data} = MIME::Base64::encode_base64($command{data}, '')
+        if defined $command{data};
+
+    syswrite $self->{in}, $codec->encode(\%command) . "\n";
+    my $line = readline $self->{out};
+    die "the launcher ended\n" unless defined $line;
+
+    my $answer = $codec->decode($line);
+    $answer->{data} = MIME::Base64::decode_base64($answer->{data})
+        if defined $answer->{data};
+    return $answer;
+}
+
+# A message and the reply to it.
+sub ask ($self, $name, $message, %opt) {
+    my $sent = $opt{kinds}
+        ? $self->do(descriptors => { name => $name, message => $message,
+                                     kinds => $opt{kinds} })
+        : $self->do(send => { name => $name, message => $message });
+    return $sent if $sent->{error};
+    my $got = $self->do(receive => { name => $name,
+                                     timeout => $opt{timeout} // 10 });
+    return $got->{message} // $got;
+}
+
+# Opens a task and serves its proxy door; the reply to `open`, with `lease`.
+sub open_task ($self, $control, $policy, %opt) {
+    my $name = $opt{name} // 'task';
+    my $port = $opt{port} // 8899;
+    my $connected = $self->do(connect => { name => $name, path => $control });
+    die $connected->{error} if $connected->{error};
+
+    my $reply = $self->ask($name, { v => 1, op => 'open', policy => $policy,
+                                    %{ $opt{open} // {} } });
+    return $reply unless $reply->{ok};
+
+    my $served = $self->ask($name, { op => 'serve' },
+                            kinds => [{ listen => $port }]);
+    return $served unless $served->{ok};
+
+    return { %$reply, lease => $served->{lease} };
+}
+
+# One HTTP exchange from inside the box: { status, headers, body, raw, eof }.
+sub http ($self, $raw, %opt) {
+    my $got = $self->do(exchange => { port => 8899, timeout => 10, %opt,
+                                      data => $raw });
+    die $got->{error} if $got->{error};
+
+    my ($head, $body) = split /\r\n\r\n/, $got->{data}, 2;
+    my ($first, @lines) = split /\r\n/, $head // '';
+    my %headers;
+    for (@lines) {
+        my ($key, $value) = /^([^:]+):\s*(.*)/ or next;
+        push @{ $headers{ lc $key } }, $value;
+    }
+
+    return {
+        status  => ($first // '') =~ m{^HTTP/1\.[01] (\d+)} ? $1 : undef,
+        headers => \%headers,
+        body    => $body,
+        raw     => $got->{data},
+        eof     => $got->{eof},
+    };
+}
+
+# GET (or another method) by absolute-form, with no more than it needs.
+sub get ($self, $url, %opt) {
+    my ($host) = $url =~ m{^\w+://([^/]*)};
+    my $method = delete $opt{method} // 'GET';
+    my $headers = delete $opt{headers} // [];
+    my $body = delete $opt{body};
+    my @lines = ("$method $url HTTP/1.1", "Host: $host",
+                 'Connection: close', @$headers);
+    push @lines, 'Content-Length: ' . length $body if defined $body;
+    return $self->http(join('', map { "$_\r\n" } @lines, '')
+                       . ($body // ''), %opt);
 }
 
 

@@ -1,0 +1,291 @@
+#!/usr/bin/python3
+"""A launcher driven by hand: the control protocol and a box's end of it,
+step by step, so that a test can do what the real launcher never would.
+
+Commands come as JSON lines on stdin, each is answered by one line on stdout.
+The box is a child in net (and user) namespaces of its own, whose sockets are
+handed over like a launcher's, and which speaks to its doors on command; the
+control connection is made from outside of it.
+
+  {"do":"connect","name":"a","path":"/run/..."}     {"ok":true}
+  {"do":"send","name":"a","message":{...}}          a line, without descriptors
+  {"do":"raw","name":"a","data":base64}             any bytes
+  {"do":"descriptors","name":"a","message":{...},"kinds":[KIND..]}
+        KIND: {"listen":PORT} in the box      {"listen_host":PORT} outside it
+              {"listen4":PORT} IPv4 only      {"udp":PORT} bound datagram
+              {"stream":PORT} not listening   {"file":PATH}  {"pipe":true}
+              {"again":N} the Nth descriptor made before
+  {"do":"receive","name":"a","timeout":5}           {"message":..} {"eof":true}
+                                                    {"timeout":true}
+  {"do":"close","name":"a"}
+  {"do":"exchange","port":8899,"data":base64,"timeout":5,"half_close":false}
+        from inside the box: {"data":base64,"eof":bool}; reads to the end of
+        the connection, of the answer (Content-Length), or of the time
+  {"do":"open","id":"x","port":8899}  {"do":"write","id":"x","data":..}
+  {"do":"read","id":"x","timeout":5}  {"do":"shut","id":"x"}
+        the same, one step at a time
+
+An error is answered as {"error":"..."}.  Ends with its stdin.
+"""
+
+import base64
+import ctypes
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+
+# In the box
+
+def enter_box():
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.getuid(), os.getgid()
+
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+
+    for name, text in (("setgroups", "deny"),
+                       ("uid_map", "%d %d 1" % (uid, uid)),
+                       ("gid_map", "%d %d 1" % (gid, gid))):
+        with open("/proc/self/" + name, "w") as f:
+            f.write(text)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(s, 0x8913, request))[1]
+        fcntl.ioctl(s, 0x8914, struct.pack("16sH14x", b"lo", flags | 1))
+
+
+def make_socket(kind):
+    if "listen" in kind:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("::", kind["listen"]))
+        s.listen(128)
+    elif "listen4" in kind:
+        s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("0.0.0.0", kind["listen4"]))
+        s.listen(128)
+    elif "udp" in kind:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        s.bind(("::", kind["udp"]))
+    else:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        s.bind(("::", kind["stream"]))
+    return s
+
+
+def read_some(s, end, whole):
+    """What arrives until the answer is complete, the end, or the time."""
+    data = b""
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([s], [], [], left)[0]:
+            return data, False
+        try:
+            more = s.recv(65536)
+        except ConnectionError:
+            return data, True
+        if not more:
+            return data, True
+        data += more
+        if not whole:
+            return data, False
+        head, found, body = data.partition(b"\r\n\r\n")
+        if found:
+            length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.I)
+            if length and len(body) >= int(length.group(1)):
+                return data, False
+
+
+def dial(port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    s.settimeout(5)
+    s.connect(("127.0.0.1", port))
+    return s
+
+
+def box_command(command, streams):
+    end = time.monotonic() + command.get("timeout", 5)
+    data = base64.b64decode(command.get("data", ""))
+
+    if command["do"] == "exchange":
+        with dial(command["port"]) as s:
+            try:
+                s.sendall(data)
+                if command.get("half_close"):
+                    s.shutdown(socket.SHUT_WR)
+            except ConnectionError:
+                pass                    # refused early: the answer is there
+            data, eof = read_some(s, end, True)
+    elif command["do"] == "open":
+        streams[command["id"]] = dial(command["port"])
+        return {"ok": True}
+    elif command["do"] == "write":
+        streams[command["id"]].sendall(data)
+        return {"ok": True}
+    elif command["do"] == "read":
+        data, eof = read_some(streams[command["id"]], end, False)
+    else:
+        streams.pop(command["id"]).close()
+        return {"ok": True}
+
+    return {"data": base64.b64encode(data).decode(), "eof": eof}
+
+
+def serve_box(pipe):
+    """The child: sockets are kept open here too, as a launcher's are."""
+    enter_box()
+    kept, streams = [], {}
+    lines = pipe.makefile("r")
+    pipe.sendall(b"ready\n")
+
+    for line in lines:
+        command = json.loads(line)
+        try:
+            if "kind" in command:
+                s = make_socket(command["kind"])
+                kept.append(s)
+                socket.send_fds(pipe, [b"{}\n"], [s.fileno()])
+                continue
+            answer = box_command(command, streams)
+        except (OSError, KeyError, ValueError) as e:
+            answer = {"error": "%s: %s" % (type(e).__name__, e)}
+        pipe.sendall((json.dumps(answer) + "\n").encode())
+
+
+# Outside
+
+class Launcher:
+    def __init__(self):
+        self.box, child = socket.socketpair()
+        self.connections = {}
+        self.buffers = {}
+        self.made = []
+
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.box.close()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            try:
+                serve_box(child)
+            finally:
+                os._exit(0)
+        child.close()
+
+        if self.from_box() != b"ready\n":
+            raise OSError("the box could not be made")
+
+    def from_box(self):
+        line = b""
+        while not line.endswith(b"\n"):
+            more = self.box.recv(65536)
+            if not more:
+                return line
+            line += more
+        return line
+
+    def ask_box(self, command):
+        self.box.sendall((json.dumps(command) + "\n").encode())
+        return json.loads(self.from_box())
+
+    def descriptor(self, kind):
+        if "again" in kind:
+            return self.made[kind["again"]]
+        if "file" in kind:
+            fd = os.open(kind["file"], os.O_RDONLY)
+        elif "pipe" in kind:
+            fd = os.pipe()[0]
+        elif "listen_host" in kind:
+            s = make_socket({"listen": kind["listen_host"]})
+            fd = s.detach()
+        else:
+            self.box.sendall((json.dumps({"kind": kind}) + "\n").encode())
+            data, fds, _, _ = socket.recv_fds(self.box, 65536, 1)
+            if not fds:
+                raise OSError(data.decode())
+            fd = fds[0]
+        self.made.append(fd)
+        return fd
+
+    def do(self, command):
+        what, name = command["do"], command.get("name")
+
+        if what in ("exchange", "open", "write", "read", "shut"):
+            return self.ask_box(command)
+
+        if what == "connect":
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            s.connect(command["path"])
+            self.connections[name] = s
+            self.buffers[name] = b""
+            return {"ok": True}
+
+        s = self.connections[name]
+
+        if what == "send":
+            s.sendall((json.dumps(command["message"]) + "\n").encode())
+        elif what == "raw":
+            s.sendall(base64.b64decode(command["data"]))
+        elif what == "descriptors":
+            fds = [self.descriptor(kind) for kind in command["kinds"]]
+            socket.send_fds(
+                s, [(json.dumps(command["message"]) + "\n").encode()], fds)
+        elif what == "close":
+            s.close()
+            del self.connections[name]
+        elif what == "receive":
+            return self.receive(s, name, command.get("timeout", 5))
+        else:
+            return {"error": "unknown command"}
+
+        return {"ok": True}
+
+    def receive(self, s, name, timeout):
+        end = time.monotonic() + timeout
+        while b"\n" not in self.buffers[name]:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([s], [], [], left)[0]:
+                return {"timeout": True}
+            try:
+                more = s.recv(65536)
+            except ConnectionError:
+                more = b""
+            if not more:
+                return {"eof": True}
+            self.buffers[name] += more
+        line, _, self.buffers[name] = self.buffers[name].partition(b"\n")
+        return {"message": json.loads(line)}
+
+
+def main():
+    launcher = Launcher()
+    print("0", flush=True)              # the line that says: ready
+
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = launcher.do(command)
+        except (OSError, KeyError, ValueError) as e:
+            answer = {"error": "%s: %s" % (type(e).__name__, e)}
+        print(json.dumps(answer), flush=True)
+
+    os.kill(launcher.pid, signal.SIGKILL)
+    os.waitpid(launcher.pid, 0)
+
+
+if __name__ == "__main__":
+    main()
