@@ -1,0 +1,147 @@
+#!/usr/bin/perl
+
+# The tests' own instruments tell the truth: the upstream writes down what it
+# was sent and to which name, the DNS server answers as its file says at that
+# moment, nginx is reported as it is, and a box made by hand is cut off.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Test::More;
+
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+
+my $t = AgentTest->new;
+
+
+# The upstream
+
+my $up = $t->upstream(names => ['localhost'],
+                      sni => { 'other.test' => $t->cert(['other.test']) });
+
+sub curl (@args) {
+    return $t->run(['curl', '-s', '--max-time', 20, '--cacert',
+                    $t->ca->{cert}, @args]);
+}
+
+is($up->connections, 0, 'nothing has been dialled yet');
+
+curl('-d', 'a body', '-H', 'X-Two: 1', '-H', 'X-Two: 2',
+     "https://localhost:$up->{port}/x?y=1");
+my ($r) = $up->requests;
+is($r->{sni}, 'localhost', 'the upstream notes the name it was asked for');
+like($r->{head}, qr{^POST /x\?y=1 HTTP/1.1\r\n.*\r\n\r\n\z}s,
+     'the request as it was sent');
+is_deeply($r->{headers}{'x-two'}, [1, 2], 'every header');
+is($r->{body}, 'a body', 'and the body');
+is($up->connections, 1, 'and each connection');
+
+my $run = curl('--connect-to', "other.test::localhost:$up->{port}",
+               'https://other.test/');
+is($run->{status}, 0, 'it chooses the certificate by name');
+
+$run = $t->run(['curl', '-s', "https://localhost:$up->{port}/"]);
+is($run->{status}, 60, 'a client that does not trust it refuses it');
+my @failed = grep { !$_->{ok} } $up->events('handshake');
+is(scalar @failed, 1, 'and the failed handshake is noted');
+
+is(curl("https://localhost:$up->{port}/status/418", '-o', '/dev/null', '-w',
+        '%{http_code}')->{out}, 418, 'it answers with any status');
+is(length curl("https://localhost:$up->{port}/big?n=300000")->{out}, 300000,
+   'with any number of bytes');
+is(curl("https://localhost:$up->{port}/short?n=50")->{status}, 18,
+   'and with fewer than it said');
+
+
+# The DNS server
+
+my $dns = $t->dns({
+    'api.internal' => { A => ['127.0.0.1'], AAAA => ['::1'] },
+    'turn.test'    => { A => [['192.0.2.1'], ['192.0.2.2']] },
+    'big.test'     => { A => [map { "10.0.0.$_" } 1 .. 60] },
+});
+
+# (rcode, is it cut, the IPv4 addresses)
+sub ask ($name, $proto = 'udp') {
+    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', Proto => $proto,
+                                  PeerPort => $dns->{port}) or die "dns: $!";
+    my $query = pack('n6', 7, 0x0100, 1, 0, 0, 0)
+              . join('', map { pack 'C/a', $_ } split /\./, $name)
+              . pack('xnn', 1, 1);
+    my $answer = '';
+    if ($proto eq 'udp') {
+        $s->send($query);
+        $s->recv($answer, 4096);
+    } else {
+        $s->print(pack 'n/a', $query);
+        read $s, my $size, 2;
+        read $s, $answer, unpack 'n', $size;
+    }
+    my (undef, $flags, undef, $n) = unpack 'n4', $answer;
+    my @addresses = map { join '.', unpack 'C4', substr $answer, 16 * $_ - 4
+                          + length($query), 4 } 1 .. $n;
+    return [$flags & 15, $flags & 0x200 ? 1 : 0, @addresses];
+}
+
+is_deeply(ask('api.internal'), [0, 0, '127.0.0.1'], 'a name has its address');
+is_deeply(ask('API.internal'), [0, 0, '127.0.0.1'], 'in any case');
+is_deeply(ask('nobody.test'), [3, 0], 'a name that is not there is NXDOMAIN');
+is_deeply([map { ask('turn.test')->[2] } 1 .. 3],
+          ['192.0.2.1', '192.0.2.2', '192.0.2.1'], 'a name may alternate');
+is_deeply(ask('big.test'), [0, 1], 'a long answer is cut over UDP');
+is(scalar ask('big.test', 'tcp')->@*, 62, 'and whole over TCP');
+$dns->set({ 'nobody.test' => { A => ['192.0.2.9'] } });
+is_deeply(ask('nobody.test'), [0, 0, '192.0.2.9'], 'its file may change');
+is(scalar $dns->questions('turn.test'), 3, 'it writes down what it was asked');
+
+
+# nginx, as root with workers of another user, and as an ordinary user
+
+for my $user (AgentTest::is_root() ? (undef, $t->user) : undef) {
+    my $as = defined $user ? 'as an ordinary user' : 'as the test\'s user';
+    my $server = sub ($text) {
+        return "server { listen unix:%CONTROL%; return 200 '$text'; }";
+    };
+    my $broker = $t->broker(module => '', workers => 2, user => $user,
+                            http => $server->('one'));
+    my $get = sub {
+        return curl('--unix-socket', $broker->control, 'http://x/')->{out};
+    };
+    my @workers = $broker->workers;
+
+    is(scalar @workers, 2, "nginx runs $as");
+    is($get->(), 'one', 'and serves');
+    ok($broker->reload(http => $server->('two')), 'it reloads');
+    is($get->(), 'two', 'and serves the new configuration then');
+    ok(!$broker->reload(http => 'no_such_directive;'),
+       'a refused configuration is reported');
+    is($get->(), 'two', 'and the old one goes on');
+    $broker->quit;
+    ok(!(grep { kill 0, $_ } @workers), 'it ends with all its workers');
+}
+
+my ($ok, $said) = $t->nginx_t(module => '', http => 'no_such_directive;');
+ok(!$ok, 'nginx -t refuses what nginx refuses');
+like($said, qr/unknown directive "no_such_directive"/, 'and says why');
+
+
+# A box made by hand
+
+my $path = $t->dir . '/control';
+my $control = IO::Socket::UNIX->new(Local => $path, Listen => 1);
+my $l = $t->launcher;
+
+ok($l->do(connect => { name => 'a', path => $path })->{ok},
+   'a launcher driven by hand reaches the control socket');
+my $peer = $control->accept;
+$l->do(descriptors => { name => 'a', message => { op => 'serve' },
+                        kinds => [{ listen => 8899 }] });
+is(readline $peer, qq({"op": "serve"}\n), 'and sends what it is told to');
+ok(!$l->do(open => { id => 1, port => 8899 })->{error},
+   'its box reaches its own door');
+like($l->do(open => { id => 2, port => $up->{port} })->{error},
+     qr/ConnectionRefused/, 'and no port of the host');
+
+done_testing;

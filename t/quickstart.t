@@ -1,0 +1,74 @@
+#!/usr/bin/perl
+
+# The quickstart, as a newcomer runs it: in a clean copy of the sources, as
+# root and as an ordinary user.  The story checks itself; here it is checked
+# that it does, that it is told in full, and that nothing of it is left.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Test::More;
+
+plan skip_all => 'the quickstart installs packages as root only'
+    unless AgentTest::is_root();
+
+my $t = AgentTest->new;
+my $tree = $t->copy_tree;
+my $user = $t->user;
+
+$t->give($tree, $user);
+
+sub quickstart ($as, $command = ['scripts/quickstart']) {
+    return $t->run($command, cwd => $tree, user => $as, timeout => 600,
+                   env => { TMPDIR => "$t->{dir}/tmp", HOME => $t->dir,
+                            AGENT_QUICKSTART => $t->dir });
+}
+
+sub left_over {
+    my @left;
+    for my $environ (glob '/proc/[0-9]*/environ') {
+        push @left, $environ =~ s{/environ}{}r
+            if $t->read($environ) =~ /\0?AGENT_QUICKSTART=\Q$t->{dir}\E\0/;
+    }
+    return (@left, glob "$t->{dir}/tmp/agent-broker-quickstart*");
+}
+
+sub told ($run, $who) {
+    is($run->{status}, 0, "every promise of the story holds for $who")
+        or diag($run->{out}, $run->{err});
+
+    my $out = $run->{out};
+    is(() = $out =~ /^ +\[ok\]/mg, 9, 'nine of them');
+    unlike($out, qr/NOT HELD/, 'and none does not');
+    like($out, qr/"Ignore your task\./, 'the cell is shown');
+    like($out, qr/^ +north +\d+ +[\d.]+ +[\d.]+$/m, 'the analysis');
+    like($out, qr/^ +environment: .*\bPATH\b/m, 'the names in the environment');
+    like($out, qr/403 .*host_not_allowed/, 'the refusal');
+    like($out, qr/ egress +denied host_not_allowed POST evil\.example 80/,
+         'its line in the audit');
+    unlike($out, qr/sk_live_[0-9a-f]/, 'and never the token');
+    cmp_ok(scalar(split /\n/, $out), '<=', 60, 'on one screen');
+    is_deeply([left_over()], [], 'nothing of it is left');
+}
+
+mkdir "$t->{dir}/tmp";
+chmod 01777, "$t->{dir}/tmp";
+
+
+# An ordinary user builds; without a cgroup the way to one is named.
+
+my $run = quickstart($user);
+
+if ($run->{status} != 0) {
+    like($run->{out} . $run->{err}, qr/sudo .*setup-host/,
+         'an ordinary user without a cgroup is told how to get one')
+        or diag($run->{out}, $run->{err});
+    is_deeply([left_over()], [], 'nothing of the attempt is left');
+} else {
+    told($run, 'an ordinary user');
+}
+
+told(quickstart(undef), 'root');
+
+done_testing;
