@@ -114,7 +114,7 @@ def read_some(s, end, whole):
 def dial(port):
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     s.settimeout(5)
-    s.connect(("127.0.0.1", port))
+    s.connect(("127.0.0.1", int(port)))
     return s
 
 
@@ -162,7 +162,7 @@ def serve_box(pipe):
                 socket.send_fds(pipe, [b"{}\n"], [s.fileno()])
                 continue
             answer = box_command(command, streams)
-        except (OSError, KeyError, ValueError) as e:
+        except (OSError, LookupError, TypeError, ValueError) as e:
             answer = {"error": "%s: %s" % (type(e).__name__, e)}
         pipe.sendall((json.dumps(answer) + "\n").encode())
 
@@ -279,7 +279,7 @@ def main():
         command = json.loads(line)
         try:
             answer = launcher.do(command)
-        except (OSError, KeyError, ValueError) as e:
+        except (OSError, LookupError, TypeError, ValueError) as e:
             answer = {"error": "%s: %s" % (type(e).__name__, e)}
         print(json.dumps(answer), flush=True)
 
