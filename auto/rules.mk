@@ -10,6 +10,8 @@
 #   make fuzz          each fuzz target for FUZZ_SECONDS (60)
 #   make install       DESTDIR= and prefix= are honoured
 #   make clean
+#
+# V=1 shows the commands.
 
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -20,6 +22,14 @@ FUZZ_SECONDS ?= 60
 prefix ?= $(PREFIX)
 
 ROOT := $(CURDIR)
+
+ifeq ($(V),1)
+say = @:
+Q :=
+else
+say = @printf '  %-5s %s\n'
+Q := @
+endif
 
 ifeq ($(SANITIZE),1)
 O := objs-asan
@@ -97,8 +107,9 @@ Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
 # users, which the linker warns of in a static program and nobody calls here.
 
 $(O)/jail: $(JAIL_OBJS)
-	$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS) \
-	    2> $@.log || { cat $@.log >&2; exit 1; }
+	$(say) LINK $@
+	$(Q)$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS) \
+	    2> $@.log || { grep -v 'in statically linked' $@.log >&2; exit 1; }
 	@mv -f $@.new $@
 
 # The seccomp filter is compiled here, by libseccomp, and not at each start:
@@ -109,11 +120,13 @@ ifneq ($(wildcard jail/seccomp_gen.c),)
 $(O)/seccomp_gen: jail/seccomp_gen.c $(wildcard jail/*.h) Makefile \
                   auto/rules.mk
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS_ALL)) -pie \
+	$(say) CC $@
+	$(Q)$(CC) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS_ALL)) -pie \
 	    -o $@ $< $(HARDEN_LD) $(LD_OPT) -lseccomp
 
 $(O)/seccomp_filter.h: $(O)/seccomp_gen
-	$(O)/seccomp_gen > $@.new
+	$(say) GEN $@
+	$(Q)$(O)/seccomp_gen > $@.new
 	@mv -f $@.new $@
 
 $(JAIL_OBJS): | $(O)/seccomp_filter.h
@@ -122,7 +135,8 @@ endif
 
 $(O)/o/%.o: %.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	$(say) CC $<
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 
 # The module, through the configure of nginx-dev.  It writes only below
@@ -140,7 +154,7 @@ $(O)/nginx/Makefile: ngx_agent_broker/config $(NGINX_SRC)/conf_flags \
                      Makefile auto/rules.mk
 	@rm -rf $(O)/nginx
 	@mkdir -p $(O)/nginx
-	@echo "configuring nginx's build ($(O)/nginx/configure.log)"
+	$(say) CONF $(O)/nginx
 	@bash -c 'cd "$(NGINX_SRC)" && . ./conf_flags && ./configure \
 	    --with-cc="$(CC)" \
 	    --with-cc-opt="$(NGX_CC_OPT)" --with-ld-opt="$(NGX_LD_OPT)" \
@@ -159,13 +173,15 @@ $(O)/nginx/headers: $(MODULE_HDRS) | $(O)/nginx/Makefile
 
 $(O)/$(MODULE): $(MODULE_SRCS) $(MODULE_HDRS) $(O)/nginx/Makefile \
                 $(O)/nginx/headers
-	$(MAKE) --no-print-directory -f $(NGX_OBJS)/Makefile -C $(NGINX_SRC) \
-	    CC="$(CC) $(SAN)" modules
+	$(say) MAKE $@
+	$(Q)$(MAKE) --no-print-directory $(if $(Q),-s) \
+	    -f $(NGX_OBJS)/Makefile -C $(NGINX_SRC) CC="$(CC) $(SAN)" modules
 	@cp $(O)/nginx/$(MODULE) $@.new
 	@mv -f $@.new $@
 
 
-# Unit tests: the pure parts, and the launcher without its main()
+# Unit tests: the pure parts, and the launcher without its main(), as an
+# archive, so that a test takes what it needs
 
 UNIT_JAIL_OBJS := $(filter-out $(O)/o/jail/jail.o,$(JAIL_OBJS))
 
@@ -173,10 +189,15 @@ unit: $(UNIT_BINS)
 
 ifeq ($(HAVE_CMOCKA),YES)
 
-$(O)/t/%: $(O)/o/t/unit/%.o $(PURE_OBJS) $(UNIT_JAIL_OBJS)
+$(O)/o/unit.a: $(PURE_OBJS) $(UNIT_JAIL_OBJS)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(O)/t/%: $(O)/o/t/unit/%.o $(O)/o/unit.a
 	@mkdir -p $(@D)
-	$(CC) -pie -o $@.new $< $(PURE_OBJS) $(UNIT_JAIL_OBJS) \
-	    $(LDFLAGS_ALL) -lcmocka $(LIBS_PURE) $(JAIL_LIBS)
+	$(say) LINK $@
+	$(Q)$(CC) -pie -o $@.new $< $(O)/o/unit.a $(LDFLAGS_ALL) \
+	    -lcmocka $(LIBS_PURE) $(JAIL_LIBS)
 	@mv -f $@.new $@
 
 else
@@ -189,7 +210,8 @@ endif
 
 $(O)/o/t/unit/%.o: t/unit/%.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	$(say) CC $<
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 .PRECIOUS: $(O)/o/t/unit/%.o
 
@@ -213,7 +235,8 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
 	@mkdir -p $(@D)
 	@[ -n "$(FUZZ_CC)" ] || { echo "make fuzz needs clang:" \
 	    "apt-get install clang && auto/configure" >&2; exit 1; }
-	$(FUZZ_CC) -std=gnu17 -D_GNU_SOURCE= $(WARN) -O1 -g \
+	$(say) FUZZ $@
+	$(Q)$(FUZZ_CC) -std=gnu17 -D_GNU_SOURCE= $(WARN) -O1 -g \
 	    -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=undefined \
 	    -iquote jail -iquote ngx_agent_broker -o $@ \
@@ -227,7 +250,8 @@ test:
 
 $(O)/bench_spawn: scripts/bench_spawn.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -pie -o $@ $< $(LDFLAGS_ALL)
+	$(say) CC $@
+	$(Q)$(CC) $(CFLAGS_ALL) -pie -o $@ $< $(LDFLAGS_ALL)
 
 bench: all $(O)/bench_spawn
 	scripts/bench
