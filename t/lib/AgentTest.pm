@@ -35,6 +35,8 @@ use POSIX qw(:sys_wait_h :signal_h);
 use Test::More ();
 use Time::HiRes qw(time);
 
+use AgentSchema;
+
 our $ROOT = abs_path(dirname(__FILE__) . '/../..');
 our $LIB  = "$ROOT/t/lib";
 our $WAIT = $ENV{AGENT_TEST_WAIT} || 20;      # seconds for one event
@@ -880,6 +882,30 @@ sub audit ($self, $event = undef, %match) {
         (!defined $event || ($line->{event} // '') eq $event)
             && !grep { ($line->{$_} // '') ne $match{$_} } keys %match;
     } $self->{test}->read_lines($file);
+}
+
+# What is wrong with the audit as a whole: lines that are no JSON, do not fit
+# the schema or are too long, and gaps in a writer's numbers.
+sub audit_errors ($self) {
+    my $file = $self->{opt}{audit} // "$self->{prefix}/logs/agent-audit.log";
+    my $schema = AgentSchema::load("$AgentTest::ROOT/conf/audit.schema.json");
+    my (@errors, %seq);
+
+    for my $text (split /(?<=\n)/, $self->{test}->read($file)) {
+        my $line = eval { $json->decode($text) };
+        if (!$line) {
+            push @errors, "not JSON: $text";
+            next;
+        }
+        push @errors, map { "$_: $text" } AgentSchema::errors($schema, $line);
+        push @errors, "too long: $text" if length $text > 4096;
+        push @errors, "not printable ASCII: $text"
+            if $text =~ /[^\x20-\x7e\n]/;
+        push @errors, "a gap before: $text"
+            if $line->{seq} != ++$seq{ $line->{writer} };
+    }
+
+    return @errors;
 }
 
 # Waits until such a line is there; the newest one.
