@@ -271,8 +271,9 @@ decode_low32(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
  * 64:ff9b:1::/48 is for an operator's own translator, which may use any
  * prefix length of RFC 6052 inside it, and nothing in the address tells which.
  * So it is read in every layout whose fixed bits (the octet 64..71 and the
- * suffix) are zero, and every reading is judged.  A reading of 0.0.0.0 is an
- * artefact of another layout, unless nothing else can be read.
+ * suffix) are zero, and every reading is judged.  A reading in 0.0.0.0/8 is
+ * an artefact of another layout (no translator sends there), unless nothing
+ * else can be read.
  */
 
 static size_t
@@ -309,7 +310,7 @@ decode_nat64_local(const unsigned char *a,
             inner[count][k] = a[layouts[i].at[k]];
         }
 
-        if (memcmp(inner[count], zero, 4) != 0) {
+        if (inner[count][0] != 0) {
             count++;
         }
     }
