@@ -1,0 +1,299 @@
+/*
+ * The audit file.  The master opens it (its own file, mode 0640) and the
+ * workers inherit the descriptor, so they can append and nothing else.  One
+ * write(2) a line, under one lock, so that lines of many workers never mix;
+ * after a short write the next line begins on a new one.  A line that cannot
+ * be written is an error for the caller: what it would have recorded does
+ * not happen.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+typedef struct {
+    ngx_uint_t    torn;         /* the file ends within a line */
+} ngx_agent_audit_shared_t;
+
+
+static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
+    void *data);
+static void ngx_agent_audit_close(void *data);
+
+
+static ngx_shm_zone_t  *ngx_agent_audit_zone;
+static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
+static uint64_t         ngx_agent_audit_sequence;
+static uint64_t         ngx_agent_audit_started;
+static ngx_pid_t        ngx_agent_audit_pid;
+
+
+ngx_int_t
+ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_fd_t             fd;
+    struct stat          st;
+    ngx_pool_cleanup_t  *cln;
+
+    amcf->audit_fd = NGX_INVALID_FILE;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    fd = open((char *) amcf->audit_file.data,
+              O_WRONLY|O_APPEND|O_CREAT|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK,
+              0640);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "\"agent_audit\" file \"%V\" cannot be opened",
+                      &amcf->audit_file);
+        return NGX_ERROR;
+    }
+
+    if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"agent_audit\" file \"%V\" is not a regular file",
+                      &amcf->audit_file);
+        (void) close(fd);
+        return NGX_ERROR;
+    }
+
+    if ((st.st_mode & 0777) != 0640 && st.st_uid == geteuid()
+        && fchmod(fd, 0640) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "fchmod() \"%V\" failed", &amcf->audit_file);
+        (void) close(fd);
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
+        (void) close(fd);
+        return NGX_OK;
+    }
+
+    cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);
+    if (cln == NULL) {
+        (void) close(fd);
+        return NGX_ERROR;
+    }
+
+    amcf->audit_fd = fd;
+
+    cln->handler = ngx_agent_audit_close;
+    cln->data = (void *) (intptr_t) fd;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_audit_close(void *data)
+{
+    (void) close((int) (intptr_t) data);
+}
+
+
+ngx_int_t
+ngx_agent_audit_zone_add(ngx_conf_t *cf)
+{
+    ngx_str_t        name;
+    ngx_shm_zone_t  *zone;
+
+    ngx_str_set(&name, "agent_audit");
+
+    zone = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize,
+                                 &ngx_agent_broker_module);
+    if (zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    zone->init = ngx_agent_audit_zone_init;
+    zone->data = zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_slab_pool_t  *pool;
+
+    pool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    if (data == NULL) {
+        pool->data = ngx_slab_calloc(pool, sizeof(ngx_agent_audit_shared_t));
+        if (pool->data == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_agent_audit_zone = shm_zone;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
+{
+    ngx_agent_audit_fd = amcf->audit_fd;
+}
+
+
+void
+ngx_agent_audit_begin(audit_line_t *line, const char *event,
+    const u_char *task, const u_char *policy, const u_char *policy_hash,
+    uid_t uid)
+{
+    char             text[32];
+    struct timespec  ts;
+
+    /*
+     * The clock is read here: nginx's cached time is that of the last pass
+     * of the event loop, and a line says when it was written.
+     */
+
+    (void) clock_gettime(CLOCK_REALTIME, &ts);
+
+    if (ngx_agent_audit_pid != ngx_getpid()) {
+        /* a process numbers its own lines: master and workers apart */
+        ngx_agent_audit_pid = ngx_getpid();
+        ngx_agent_audit_sequence = 0;
+        ngx_agent_audit_started = (uint64_t) ts.tv_sec * 1000
+                                  + ts.tv_nsec / 1000000;
+    }
+
+    audit_line_begin(line);
+
+    audit_line_time((int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000, text);
+    audit_line_word(line, "@timestamp", text);
+    audit_line_number(line, "schema", 1);
+    audit_line_word(line, "event", event);
+
+    *ngx_snprintf((u_char *) text, sizeof(text) - 1, "%xL.%P",
+                  ngx_agent_audit_started & 0xffffffffff,
+                  ngx_agent_audit_pid) = '\0';
+
+    audit_line_word(line, "writer", text);
+    audit_line_number(line, "seq", (int64_t) ngx_agent_audit_sequence + 1);
+
+    if (task) {
+        audit_line_text(line, "task", task, NGX_AGENT_ID_LEN,
+                        NGX_AGENT_ID_LEN);
+        audit_line_word(line, "policy", (char *) policy);
+        audit_line_word(line, "policy_hash", (char *) policy_hash);
+        audit_line_number(line, "uid", (int64_t) uid);
+    }
+}
+
+
+ngx_int_t
+ngx_agent_audit_write(audit_line_t *line, const u_char *task)
+{
+    u_char                     newline;
+    size_t                     len;
+    ssize_t                    n;
+    ngx_err_t                  err;
+    ngx_slab_pool_t           *pool;
+    ngx_agent_audit_shared_t  *shared;
+
+    len = audit_line_end(line);
+
+    if (ngx_agent_audit_fd == NGX_INVALID_FILE) {
+        return NGX_ERROR;
+    }
+
+    pool = (ngx_slab_pool_t *) ngx_agent_audit_zone->shm.addr;
+    shared = pool->data;
+    err = 0;
+
+    ngx_shmtx_lock(&pool->mutex);
+
+    if (shared->torn) {
+        newline = '\n';
+
+        if (write(ngx_agent_audit_fd, &newline, 1) != 1) {
+            err = ngx_errno;
+            ngx_shmtx_unlock(&pool->mutex);
+            goto failed;
+        }
+
+        shared->torn = 0;
+    }
+
+    do {
+        n = write(ngx_agent_audit_fd, line->text, len);
+    } while (n == -1 && ngx_errno == NGX_EINTR);
+
+    if (n == (ssize_t) len) {
+        ngx_agent_audit_sequence++;
+        ngx_shmtx_unlock(&pool->mutex);
+
+        if (task) {
+            ngx_agent_slot_count(task, 0, 0, 1);
+        }
+
+        return NGX_OK;
+    }
+
+    err = (n == -1) ? ngx_errno : NGX_ENOSPC;
+
+    if (n > 0) {
+        shared->torn = 1;
+    }
+
+    ngx_shmtx_unlock(&pool->mutex);
+
+failed:
+
+    ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, err,
+                  "the audit line cannot be written: "
+                  "what it records does not happen");
+
+    return NGX_ERROR;
+}
+
+
+void
+ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+    const char *what)
+{
+    ngx_uint_t    i;
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "config", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "generation",
+                      (int64_t) ngx_agent_zone_generation());
+    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+
+    audit_line_open(&line, "policies");
+
+    for (i = 0; i < amcf->set->policies_count; i++) {
+        audit_line_word(&line, amcf->set->policies[i]->name,
+                        amcf->set->policies[i]->hash);
+    }
+
+    audit_line_close(&line);
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}
+
+
+void
+ngx_agent_audit_worker(const char *what)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_sequence);
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}

@@ -1,0 +1,464 @@
+/*
+ * What the files of the module share: its configuration, the zone's records,
+ * a worker's tasks, and a request's decision.
+ *
+ * How the parts fit (one file each):
+ *
+ *   ngx_agent_broker_module.c  directives' table, life of master and workers
+ *   ngx_agent_conf.c           agent_policy and its blocks
+ *   ngx_agent_zone.c           shared memory: policies by generation, the
+ *                              tasks' slots, the vault's values
+ *   ngx_agent_set.c            a worker's compiled copy of the policies
+ *   ngx_agent_audit.c          the audit file and its events
+ *   ngx_agent_control.c        the control protocol with launchers
+ *   ngx_agent_door.c           a box's listening sockets: checks, accepting
+ *   ngx_agent_lease.c          the lease's proof
+ *   ngx_agent_decide.c         the verdict on a request, and the refusal
+ *   ngx_agent_upstream.c       dialling what was judged, the credential
+ *   authority.c address.c target.c policy.c vault.c audit_line.c
+ *                              no nginx in them: parsers and plain data
+ *
+ * Which worker has a task: the one whose control connection the launcher's
+ * lease came in on.  Only it accepts on the box's doors.  Every worker can
+ * judge a request of a connection it has accepted before, by the newest
+ * policies: these, the slots and the vault live in shared memory.
+ */
+
+#ifndef NGX_AGENT_BROKER_H
+#define NGX_AGENT_BROKER_H
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <ngx_http.h>
+
+#include <jansson.h>
+
+#include "../jail/limits.h"
+#include "address.h"
+#include "audit_line.h"
+#include "authority.h"
+#include "policy.h"
+#include "system_names.h"
+#include "target.h"
+#include "vault.h"
+
+
+#define NGX_AGENT_PROTOCOL       1
+#define NGX_AGENT_LINE_MAX       65536      /* a control message */
+#define NGX_AGENT_DOORS_MAX      64         /* what one message can carry */
+#define NGX_AGENT_ID_LEN         32         /* hex digits of a task's id */
+#define NGX_AGENT_LEASE_MAX      512
+#define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
+#define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
+#define NGX_AGENT_RULE_NAME      (AUTHORITY_HOST_MAX + 16)
+
+#define NGX_AGENT_PORT_PROXY     8899
+
+#define NGX_AGENT_UPSTREAM       "agent_broker"
+
+/* contexts of agent_policy and host blocks, bits no core context uses */
+#define NGX_AGENT_POLICY_CONF    0x00100000
+#define NGX_AGENT_HOST_CONF      0x00200000
+
+
+/* Why a request was refused or failed; the table is in ngx_agent_decide.c. */
+
+typedef enum {
+    NGX_AGENT_REASON_RULE = 0,          /* allowed */
+    NGX_AGENT_REASON_MALFORMED,
+    NGX_AGENT_REASON_MISMATCH,
+    NGX_AGENT_REASON_TASK_UNKNOWN,
+    NGX_AGENT_REASON_POLICY_GONE,
+    NGX_AGENT_REASON_HOST,
+    NGX_AGENT_REASON_PORT,
+    NGX_AGENT_REASON_METHOD,
+    NGX_AGENT_REASON_RESOLVE,
+    NGX_AGENT_REASON_ADDRESS,
+    NGX_AGENT_REASON_AUDIT,
+    NGX_AGENT_REASON_CREDENTIAL,
+    NGX_AGENT_REASON_CHANGED,
+    NGX_AGENT_REASON_CONFIGURATION,
+    NGX_AGENT_REASON_INTERNAL,
+    NGX_AGENT_REASONS
+} ngx_agent_reason_e;
+
+
+typedef struct {
+    const char  *word;                  /* in audit lines and bodies */
+    ngx_uint_t   status;
+    const char  *hint;                  /* where the rule gives none */
+} ngx_agent_reason_t;
+
+
+/* Configuration. */
+
+typedef struct {
+    ngx_str_t        name;                  /* of a vault entry */
+    ngx_str_t        file;                  /* and where it is asked for */
+    ngx_uint_t       line;
+} ngx_agent_credential_use_t;
+
+
+typedef struct {
+    ngx_str_t                 vault_file;
+    vault_t                  *vault;        /* till init_module, then NULL */
+
+    ngx_str_t                 audit_file;
+    ngx_fd_t                  audit_fd;
+
+    ngx_str_t                 state_dir;
+    u_char                    lease_key[32];
+
+    size_t                    zone_size;
+    ngx_shm_zone_t           *zone;
+    ngx_shm_zone_t           *vault_zone;
+
+    policy_set_t             *set;          /* as configured */
+    char                     *set_text;     /* its dump */
+    size_t                    set_len;
+
+    policy_t                 *policy;       /* the block being read */
+    policy_rule_t            *rule;
+    ngx_uint_t                policy_seen;  /* its directives so far */
+    ngx_uint_t                rule_seen;
+    char                     *policy_pem;   /* its trusted_certificate */
+    ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
+
+    ngx_http_upstream_srv_conf_t  *upstream;
+
+    ngx_resolver_t           *resolver;     /* of /etc/resolv.conf, or NULL */
+    system_hosts_t           *hosts;
+
+    ngx_uint_t                servers;      /* how many agent_control */
+} ngx_agent_main_conf_t;
+
+
+typedef struct {
+    ngx_str_t                  control;     /* path of the socket */
+    ngx_http_core_srv_conf_t  *core;
+    const char                *file;        /* where agent_control stands */
+    ngx_uint_t                 line;
+} ngx_agent_srv_conf_t;
+
+
+/* The zone: shared by every worker of every generation. */
+
+typedef struct {
+    ngx_queue_t     queue;
+    ngx_uint_t      count;
+    in_port_t       port;
+    uint8_t         reason;
+    uint8_t         method_len;
+    uint8_t         host_len;
+    uint8_t         path_len;
+    uint8_t         hint_len;
+    u_char          data[1];                /* method host path hint */
+} ngx_agent_refusal_t;
+
+
+typedef struct {
+    ngx_rbtree_node_t  node;                /* by the id's first bytes */
+    ngx_queue_t        queue;               /* of all slots */
+
+    u_char             id[NGX_AGENT_ID_LEN];
+    ngx_pid_t          owner;               /* worker that has the lease */
+    ngx_uint_t         sequence;            /* raised by each serve, resume */
+    uid_t              uid;
+    ngx_pid_t          pid;                 /* the launcher's */
+    uint64_t           netns;               /* 0 until `serve` */
+    ngx_msec_t         expires;             /* on ngx_current_msec's clock */
+
+    u_char             policy[POLICY_NAME_MAX + 1];
+    u_char             policy_hash[POLICY_HASH_LEN + 1];
+
+    ngx_uint_t         allowed;
+    ngx_uint_t         denied;
+    ngx_uint_t         audit_lines;
+    ngx_uint_t         refusals_count;
+    ngx_queue_t        refusals;
+} ngx_agent_slot_t;
+
+
+/* A copy of what a slot says, taken under the zone's lock. */
+
+typedef struct {
+    uid_t        uid;
+    ngx_pid_t    pid;
+    ngx_uint_t   sequence;
+    uint64_t     netns;
+    u_char       policy[POLICY_NAME_MAX + 1];
+    u_char       policy_hash[POLICY_HASH_LEN + 1];
+    ngx_uint_t   allowed;
+    ngx_uint_t   denied;
+    ngx_uint_t   audit_lines;
+} ngx_agent_slot_view_t;
+
+
+/* A worker's side of a task. */
+
+typedef struct ngx_agent_task_s  ngx_agent_task_t;
+
+
+typedef struct {
+    ngx_listening_t            ls;          /* first: c->listening leads here */
+    ngx_http_port_t            port;
+    union {
+        ngx_http_in_addr_t     in;
+#if (NGX_HAVE_INET6)
+        ngx_http_in6_addr_t    in6;
+#endif
+    } addr;
+    ngx_sockaddr_t             sockaddr;
+    ngx_agent_task_t          *task;
+    ngx_connection_t          *connection;  /* of the listening socket */
+} ngx_agent_door_t;
+
+
+struct ngx_agent_task_s {
+    ngx_queue_t        queue;               /* of the worker's tasks */
+    ngx_pool_t        *pool;
+    ngx_uint_t         references;          /* control, connections */
+
+    u_char             id[NGX_AGENT_ID_LEN];
+    ngx_uint_t         sequence;            /* the slot's, when it was ours */
+    u_char             policy[POLICY_NAME_MAX + 1];
+    uid_t              uid;
+    uint64_t           netns;
+
+    ngx_agent_door_t  *doors;
+    ngx_uint_t         doors_count;
+
+    ngx_queue_t        connections;         /* ngx_agent_connection_t */
+    void             (*idle)(ngx_agent_task_t *task);
+    void              *data;                /* the control connection's */
+
+    unsigned           ended:1;             /* its connections are cut */
+};
+
+
+typedef struct {
+    ngx_queue_t        queue;
+    ngx_connection_t  *connection;
+    ngx_agent_task_t  *task;
+} ngx_agent_connection_t;
+
+
+/* A worker's compiled policies; requests hold references. */
+
+typedef struct {
+    policy_set_t  *policies;
+    uint64_t       generation;
+    ngx_uint_t     references;
+} ngx_agent_set_t;
+
+
+/* A request's decision. */
+
+typedef enum {
+    NGX_AGENT_UNDECIDED = 0,
+    NGX_AGENT_RESOLVING,
+    NGX_AGENT_ALLOWED,
+    NGX_AGENT_REFUSED
+} ngx_agent_state_e;
+
+
+typedef struct {
+    ngx_agent_state_e      state;
+    ngx_agent_reason_e     reason;
+    const char            *why;             /* a constant, or NULL */
+
+    ngx_agent_task_t      *task;
+    ngx_agent_set_t       *set;
+    const policy_t        *policy;
+    const policy_rule_t   *rule;
+    u_char                 policy_hash[POLICY_HASH_LEN + 1];
+    uid_t                  uid;
+
+    target_t               target;
+    in_port_t              port;            /* of the upstream */
+    unsigned               tls:1;           /* to the upstream */
+    unsigned               waiting:1;       /* for the resolver */
+    ngx_msec_t             started;
+
+    u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
+
+    ngx_resolver_ctx_t    *resolving;
+    address_t             *addresses;       /* those that may be dialled */
+    ngx_uint_t             addresses_count;
+    ngx_uint_t             next;            /* to be dialled */
+    ngx_sockaddr_t         sockaddr;        /* of the one being dialled */
+    ngx_str_t              address;         /* the last one, as text */
+    ngx_str_t              peer;            /* "address:port", for logs */
+
+    ngx_http_request_t    *http;
+    const char            *failure;         /* after the decision */
+    uint64_t               vault;           /* revision of what was attached */
+} ngx_agent_ctx_t;
+
+
+extern ngx_module_t  ngx_agent_broker_module;
+
+
+/* ngx_agent_conf.c */
+
+char *ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
+/* ngx_agent_zone.c */
+
+ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+/* In the master, when the new configuration has started: cannot fail. */
+void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
+
+uint64_t ngx_agent_zone_generation(void);
+
+/* The newest policies' text (malloc'd) and generation. */
+char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
+
+/* NGX_OK, or NGX_BUSY when the zone is full. */
+ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
+    const policy_t *policy, ngx_msec_t life);
+
+/*
+ * The worker takes the task's lease: sets netns and returns the new sequence
+ * in *sequence.  NGX_DECLINED: no such task; NGX_BUSY: the net namespace is
+ * another task's; NGX_ABORT: the slot is another user's or namespace's.
+ */
+ngx_int_t ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
+    ngx_uint_t *sequence);
+
+ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
+
+/* Is this net namespace a live task's? */
+ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
+
+void ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t denied, ngx_uint_t lines);
+
+void ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
+    const char *hint);
+
+/* The refusals as a JSON array, the number of all in *count. */
+json_t *ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count);
+
+/* Frees the slot if `sequence` still has the lease: NGX_OK, else DECLINED. */
+ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
+    ngx_agent_slot_view_t *view);
+
+/* Takes one slot whose life is over and whose worker is gone. */
+ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
+
+/*
+ * Copies a credential's value to dst; returns its length, 0 when there is
+ * none or it does not fit.  *revision gets the vault's.
+ */
+size_t ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
+    uint64_t *revision);
+
+uint64_t ngx_agent_vault_revision(void);
+
+
+/* ngx_agent_set.c */
+
+ngx_agent_set_t *ngx_agent_set_get(ngx_log_t *log);     /* adds a reference */
+void ngx_agent_set_release(ngx_agent_set_t *set);
+ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
+                                        /* released with the pool */
+
+
+/* ngx_agent_audit.c */
+
+ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
+void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
+
+/* "@timestamp" to "seq", then the task's keys where there is a task. */
+void ngx_agent_audit_begin(audit_line_t *line, const char *event,
+    const u_char *task, const u_char *policy, const u_char *policy_hash,
+    uid_t uid);
+
+/* Ends and writes the line: NGX_ERROR when it is not in the file. */
+ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
+
+void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+    const char *what);
+void ngx_agent_audit_worker(const char *what);
+
+
+/* ngx_agent_lease.c */
+
+ngx_int_t ngx_agent_random(u_char *dst, size_t n);
+void ngx_agent_hex(u_char *dst, const u_char *src, size_t n);
+size_t ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
+    uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
+    char dst[NGX_AGENT_LEASE_MAX]);
+/* NGX_OK with the policy's name and the expiry, else NGX_DECLINED. */
+ngx_int_t ngx_agent_lease_check(ngx_agent_main_conf_t *amcf,
+    const char *lease, const u_char *task, uid_t uid, uint64_t netns,
+    u_char policy[POLICY_NAME_MAX + 1], time_t *expires);
+ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+
+/* ngx_agent_door.c */
+
+/* What a descriptor is for; NULL, or a constant sentence why it is refused. */
+const char *ngx_agent_door_check(ngx_socket_t s, in_port_t port,
+    uint64_t broker_netns, uint64_t *netns);
+uint64_t ngx_agent_netns_cookie(ngx_socket_t s);
+
+/* The doors of a task: takes the descriptors over, also when it fails. */
+ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
+    ngx_agent_srv_conf_t *ascf, ngx_socket_t *fds, ngx_uint_t n);
+void ngx_agent_doors_close(ngx_agent_task_t *task);
+
+/* Cuts every connection of the task that this worker has. */
+void ngx_agent_task_cut(ngx_agent_task_t *task);
+
+/* The task of a connection, or NULL where no door led to it. */
+ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
+
+ngx_agent_task_t *ngx_agent_task_create(ngx_log_t *log);
+void ngx_agent_task_release(ngx_agent_task_t *task);
+
+
+/* ngx_agent_control.c */
+
+char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf);
+ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
+void ngx_agent_control_stop(ngx_cycle_t *cycle);
+
+
+/* ngx_agent_decide.c */
+
+const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
+char *ngx_agent_rule_name(const policy_rule_t *rule,
+    char dst[NGX_AGENT_RULE_NAME]);
+ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
+ngx_int_t ngx_agent_log(ngx_http_request_t *r);
+
+
+/* ngx_agent_upstream.c */
+
+ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_upstream_filter_init(ngx_conf_t *cf);
+const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
+
+
+#endif /* NGX_AGENT_BROKER_H */

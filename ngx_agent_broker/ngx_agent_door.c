@@ -1,0 +1,634 @@
+/*
+ * A box's doors.  The launcher opened the listening sockets inside the box's
+ * net namespace and handed them over; this file checks them, accepts on
+ * them, and knows which connection belongs to which task: the task is the
+ * listener, so no byte a box sends can change it.
+ *
+ * The launcher keeps copies of the same open file descriptions, and may be
+ * hostile to its neighbours.  What follows from that:
+ *
+ *   - an epoll entry outlives our close(), so it is removed before it;
+ *   - O_NONBLOCK can be cleared and a pending connection stolen under our
+ *     accept4(): a timer interrupts it after 2 ms, and EINTR there is proof;
+ *   - shutdown() on the listener makes it readable for ever: EINVAL closes
+ *     the door;
+ *   - socket options are inherited by what is accepted: they are reset.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE  71             /* Linux 5.14 */
+#endif
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id  _sigev_un._tid
+#endif
+
+#define NGX_AGENT_ACCEPT_BATCH   16
+#define NGX_AGENT_ACCEPT_NS      2000000
+#define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
+
+
+static ngx_int_t ngx_agent_door_open(ngx_agent_door_t *door,
+    ngx_agent_srv_conf_t *ascf, ngx_socket_t s, ngx_pool_t *pool);
+static void ngx_agent_door_close(ngx_agent_door_t *door);
+static void ngx_agent_door_accept(ngx_event_t *rev);
+static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+    ngx_sockaddr_t *sa, socklen_t socklen);
+static void ngx_agent_door_timer(ngx_uint_t on);
+static void ngx_agent_door_connection(ngx_connection_t *c);
+static void ngx_agent_connection_cleanup(void *data);
+
+
+static timer_t     ngx_agent_accept_timer;
+static ngx_pid_t   ngx_agent_accept_timer_pid;
+
+
+uint64_t
+ngx_agent_netns_cookie(ngx_socket_t s)
+{
+    uint64_t   cookie;
+    socklen_t  len;
+
+    cookie = 0;
+    len = sizeof(cookie);
+
+    if (getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) == -1) {
+        return 0;
+    }
+
+    return cookie;
+}
+
+
+const char *
+ngx_agent_door_check(ngx_socket_t s, in_port_t port, uint64_t broker_netns,
+    uint64_t *netns)
+{
+    int             value;
+    uint64_t        cookie;
+    socklen_t       len;
+    ngx_sockaddr_t  sa;
+
+    /* nothing but a socket answers this, and it never blocks */
+
+    len = sizeof(int);
+
+    if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &value, &len) == -1) {
+        return "a descriptor is not a socket";
+    }
+
+    if (value != AF_INET && value != AF_INET6) {
+        return "a socket is not an inet socket";
+    }
+
+    len = sizeof(int);
+
+    if (getsockopt(s, SOL_SOCKET, SO_TYPE, &value, &len) == -1
+        || value != SOCK_STREAM)
+    {
+        return "a socket is not a stream socket";
+    }
+
+    /* MPTCP and SCTP listen as well */
+
+    len = sizeof(int);
+
+    if (getsockopt(s, SOL_SOCKET, SO_PROTOCOL, &value, &len) == -1
+        || value != IPPROTO_TCP)
+    {
+        return "a socket is not a TCP socket";
+    }
+
+    len = sizeof(int);
+
+    if (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == -1
+        || value != 1)
+    {
+        return "a socket is not listening";
+    }
+
+    cookie = ngx_agent_netns_cookie(s);
+
+    if (cookie == 0 || cookie == broker_netns) {
+        return "a socket is not in a net namespace of its own";
+    }
+
+    if (*netns == 0) {
+        *netns = cookie;
+    }
+
+    if (*netns != cookie) {
+        return "the sockets are in different net namespaces";
+    }
+
+    len = sizeof(ngx_sockaddr_t);
+
+    if (getsockname(s, &sa.sockaddr, &len) == -1
+        || ngx_inet_get_port(&sa.sockaddr) != port)
+    {
+        return "a socket is not bound to its door's port";
+    }
+
+    return NULL;
+}
+
+
+ngx_agent_task_t *
+ngx_agent_task_create(ngx_log_t *log)
+{
+    ngx_pool_t        *pool;
+    ngx_agent_task_t  *task;
+
+    pool = ngx_create_pool(4096, ngx_cycle->log);
+    if (pool == NULL) {
+        return NULL;
+    }
+
+    task = ngx_pcalloc(pool, sizeof(ngx_agent_task_t));
+    if (task == NULL) {
+        ngx_destroy_pool(pool);
+        return NULL;
+    }
+
+    task->pool = pool;
+    task->references = 1;
+    ngx_queue_init(&task->connections);
+
+    return task;
+}
+
+
+void
+ngx_agent_task_release(ngx_agent_task_t *task)
+{
+    if (--task->references == 0) {
+        ngx_destroy_pool(task->pool);
+    }
+}
+
+
+ngx_int_t
+ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
+    ngx_socket_t *fds, ngx_uint_t n)
+{
+    ngx_uint_t  i;
+
+    task->doors = ngx_pcalloc(task->pool, n * sizeof(ngx_agent_door_t));
+
+    for (i = 0; i < n; i++) {
+
+        if (task->doors == NULL
+            || ngx_agent_door_open(&task->doors[i], ascf, fds[i], task->pool)
+               != NGX_OK)
+        {
+            /* what is not a door yet is closed here */
+
+            for ( /* void */ ; i < n; i++) {
+                (void) ngx_close_socket(fds[i]);
+            }
+
+            ngx_agent_doors_close(task);
+
+            return NGX_ERROR;
+        }
+
+        task->doors[i].task = task;
+        task->doors_count++;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_agent_doors_close(ngx_agent_task_t *task)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < task->doors_count; i++) {
+        ngx_agent_door_close(&task->doors[i]);
+    }
+}
+
+
+/*
+ * The door as a listening socket of nginx's own: the port and address that
+ * core looks up lead to the server with agent_control, which has no other
+ * listener.
+ */
+
+static ngx_int_t
+ngx_agent_door_open(ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
+    ngx_socket_t s, ngx_pool_t *pool)
+{
+    socklen_t          len;
+    ngx_connection_t  *c;
+    ngx_listening_t   *ls;
+
+    ls = &door->ls;
+
+    len = sizeof(ngx_sockaddr_t);
+
+    if (getsockname(s, &door->sockaddr.sockaddr, &len) == -1
+        || ngx_nonblocking(s) == -1)
+    {
+        return NGX_ERROR;
+    }
+
+    ls->fd = s;
+    ls->sockaddr = &door->sockaddr.sockaddr;
+    ls->socklen = len;
+    ls->type = SOCK_STREAM;
+    ls->handler = ngx_agent_door_connection;
+    ls->pool_size = ascf->core->connection_pool_size;
+    ls->addr_ntop = 1;
+    ls->addr_text_max_len = NGX_SOCKADDR_STRLEN;
+    ls->logp = ngx_cycle->log;
+    ls->log = *ngx_cycle->log;
+    ls->log.data = &ls->addr_text;
+    ls->log.handler = ngx_accept_log_error;
+
+    ls->addr_text.data = ngx_pnalloc(pool, NGX_SOCKADDR_STRLEN);
+    if (ls->addr_text.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ls->addr_text.len = ngx_sock_ntop(ls->sockaddr, len, ls->addr_text.data,
+                                      NGX_SOCKADDR_STRLEN, 1);
+
+    door->port.naddrs = 1;
+    door->port.addrs = &door->addr;
+
+#if (NGX_HAVE_INET6)
+    if (ls->sockaddr->sa_family == AF_INET6) {
+        door->addr.in6.conf.default_server = ascf->core;
+    } else
+#endif
+    {
+        door->addr.in.conf.default_server = ascf->core;
+    }
+
+    ls->servers = &door->port;
+
+    c = ngx_get_connection(s, ngx_cycle->log);
+    if (c == NULL) {
+        return NGX_ERROR;
+    }
+
+    c->type = SOCK_STREAM;
+    c->log = &ls->log;
+    c->listening = ls;
+    c->read->log = c->log;
+    c->read->accept = 1;
+    c->read->handler = ngx_agent_door_accept;
+
+    ls->connection = c;
+    door->connection = c;
+
+    if (ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR) {
+        ngx_free_connection(c);
+        c->fd = (ngx_socket_t) -1;
+        door->connection = NULL;
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_door_close(ngx_agent_door_t *door)
+{
+    ngx_socket_t       s;
+    ngx_connection_t  *c;
+
+    c = door->connection;
+
+    if (c == NULL) {
+        return;
+    }
+
+    door->connection = NULL;
+
+    /*
+     * Before the close: the launcher shares the description, so the entry
+     * would stay in epoll and wake this worker for every connection.
+     */
+
+    if (c->read->active) {
+        (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+    }
+
+    if (c->read->timer_set) {
+        ngx_del_timer(c->read);
+    }
+
+    if (c->read->posted) {
+        ngx_delete_posted_event(c->read);
+    }
+
+    s = c->fd;
+
+    ngx_free_connection(c);
+    c->fd = (ngx_socket_t) -1;
+
+    (void) ngx_close_socket(s);
+}
+
+
+static void
+ngx_agent_door_accept(ngx_event_t *rev)
+{
+    ngx_err_t          err;
+    ngx_uint_t         i, n;
+    ngx_agent_door_t  *door;
+    ngx_connection_t  *lc;
+
+    struct {
+        ngx_socket_t    s;
+        socklen_t       socklen;
+        ngx_sockaddr_t  sa;
+    } accepted[NGX_AGENT_ACCEPT_BATCH];
+
+    lc = rev->data;
+    door = (ngx_agent_door_t *) lc->listening;
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        if (ngx_add_event(rev, NGX_READ_EVENT, 0) == NGX_ERROR) {
+            ngx_agent_door_close(door);
+        }
+
+        return;
+    }
+
+    rev->ready = 0;
+    err = 0;
+
+    ngx_agent_door_timer(1);
+
+    for (n = 0; n < NGX_AGENT_ACCEPT_BATCH; n++) {
+
+        accepted[n].socklen = sizeof(ngx_sockaddr_t);
+        accepted[n].s = accept4(lc->fd, &accepted[n].sa.sockaddr,
+                                &accepted[n].socklen,
+                                SOCK_NONBLOCK|SOCK_CLOEXEC);
+
+        if (accepted[n].s == (ngx_socket_t) -1) {
+            err = ngx_socket_errno;
+            break;
+        }
+    }
+
+    ngx_agent_door_timer(0);
+
+    switch (err) {
+
+    case 0:
+    case NGX_EAGAIN:
+    case NGX_ECONNABORTED:
+        break;
+
+    case NGX_EMFILE:
+    case NGX_ENFILE:
+    case NGX_ENOMEM:
+    case ENOBUFS:
+        ngx_log_error(NGX_LOG_CRIT, rev->log, err,
+                      "accept4() on a box's door failed");
+
+        (void) ngx_del_event(rev, NGX_READ_EVENT, 0);
+        ngx_add_timer(rev, NGX_AGENT_ACCEPT_PAUSE);
+
+        break;
+
+    default:
+        ngx_log_error(NGX_LOG_ERR, rev->log, err,
+                      "the listening socket of task %*s was tampered "
+                      "with, the door is closed",
+                      (size_t) NGX_AGENT_ID_LEN, door->task->id);
+
+        ngx_agent_door_close(door);
+
+        break;
+    }
+
+    /* a connection's handler may end the task: it is held meanwhile */
+
+    door->task->references++;
+
+    for (i = 0; i < n; i++) {
+        ngx_agent_door_accepted(door, accepted[i].s, &accepted[i].sa,
+                                accepted[i].socklen);
+    }
+
+    ngx_agent_task_release(door->task);
+}
+
+
+static void
+ngx_agent_door_timer(ngx_uint_t on)
+{
+    struct sigevent    event;
+    struct itimerspec  when;
+
+    if (ngx_agent_accept_timer_pid != ngx_pid) {
+
+        /* timers are not inherited by fork(2) */
+
+        ngx_memzero(&event, sizeof(struct sigevent));
+        event.sigev_notify = SIGEV_THREAD_ID;
+        event.sigev_signo = SIGALRM;
+        event.sigev_notify_thread_id = syscall(SYS_gettid);
+
+        if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_accept_timer)
+            == -1)
+        {
+            return;
+        }
+
+        ngx_agent_accept_timer_pid = ngx_pid;
+    }
+
+    ngx_memzero(&when, sizeof(struct itimerspec));
+
+    if (on) {
+        when.it_value.tv_nsec = NGX_AGENT_ACCEPT_NS;
+        when.it_interval.tv_nsec = NGX_AGENT_ACCEPT_NS;
+    }
+
+    (void) timer_settime(ngx_agent_accept_timer, 0, &when, NULL);
+}
+
+
+/* What ngx_event_accept() does for a connection of its own. */
+
+static void
+ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+    ngx_sockaddr_t *sa, socklen_t socklen)
+{
+    int                      zero;
+    ngx_log_t               *log;
+    struct linger            linger;
+    ngx_listening_t         *ls;
+    ngx_connection_t        *c;
+    ngx_pool_cleanup_t      *cln;
+    ngx_agent_connection_t  *ac;
+
+    ls = &door->ls;
+
+    linger.l_onoff = 0;
+    linger.l_linger = 0;
+    zero = -1;
+
+    (void) setsockopt(s, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    (void) setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &zero, sizeof(zero));
+
+    c = ngx_get_connection(s, ls->logp);
+
+    if (c == NULL) {
+        (void) ngx_close_socket(s);
+        return;
+    }
+
+    c->type = SOCK_STREAM;
+
+    c->pool = ngx_create_pool(ls->pool_size, ls->logp);
+    if (c->pool == NULL) {
+        goto failed;
+    }
+
+    c->sockaddr = ngx_palloc(c->pool, socklen);
+    log = ngx_palloc(c->pool, sizeof(ngx_log_t));
+    ac = ngx_palloc(c->pool, sizeof(ngx_agent_connection_t));
+    cln = ngx_pool_cleanup_add(c->pool, 0);
+
+    if (c->sockaddr == NULL || log == NULL || ac == NULL || cln == NULL) {
+        goto failed;
+    }
+
+    ngx_memcpy(c->sockaddr, sa, socklen);
+
+    *log = ls->log;
+    log->data = NULL;
+    log->handler = NULL;
+
+    c->recv = ngx_recv;
+    c->send = ngx_send;
+    c->recv_chain = ngx_recv_chain;
+    c->send_chain = ngx_send_chain;
+
+    c->log = log;
+    c->pool->log = log;
+
+    c->socklen = socklen;
+    c->listening = ls;
+    c->local_sockaddr = ls->sockaddr;
+    c->local_socklen = ls->socklen;
+
+    c->write->ready = 1;
+    c->read->log = log;
+    c->write->log = log;
+
+    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    c->start_time = ngx_current_msec;
+
+    c->addr_text.data = ngx_pnalloc(c->pool, ls->addr_text_max_len);
+    if (c->addr_text.data == NULL) {
+        goto failed;
+    }
+
+    c->addr_text.len = ngx_sock_ntop(c->sockaddr, c->socklen,
+                                     c->addr_text.data,
+                                     ls->addr_text_max_len, 0);
+
+    ac->connection = c;
+    ac->task = door->task;
+    door->task->references++;
+    ngx_queue_insert_tail(&door->task->connections, &ac->queue);
+
+    cln->handler = ngx_agent_connection_cleanup;
+    cln->data = ac;
+
+    ls->handler(c);
+
+    return;
+
+failed:
+
+    if (c->pool) {
+        ngx_destroy_pool(c->pool);
+    }
+
+    ngx_close_connection(c);
+}
+
+
+static void
+ngx_agent_connection_cleanup(void *data)
+{
+    ngx_agent_connection_t *ac = data;
+
+    ngx_agent_task_t  *task;
+
+    task = ac->task;
+
+    ngx_queue_remove(&ac->queue);
+
+    if (task->idle && ngx_queue_empty(&task->connections)) {
+        task->idle(task);
+    }
+
+    ngx_agent_task_release(task);
+}
+
+
+static void
+ngx_agent_door_connection(ngx_connection_t *c)
+{
+    ngx_http_init_connection(c);
+}
+
+
+ngx_agent_task_t *
+ngx_agent_connection_task(ngx_connection_t *c)
+{
+    if (c->listening == NULL
+        || c->listening->handler != ngx_agent_door_connection)
+    {
+        return NULL;
+    }
+
+    return ((ngx_agent_door_t *) c->listening)->task;
+}
+
+
+/*
+ * The connections see the end of their peer, and core's own handlers finish
+ * them: requests are logged, upstream connections closed.
+ */
+
+void
+ngx_agent_task_cut(ngx_agent_task_t *task)
+{
+    ngx_queue_t             *q;
+    ngx_agent_connection_t  *ac;
+
+    task->ended = 1;
+
+    for (q = ngx_queue_head(&task->connections);
+         q != ngx_queue_sentinel(&task->connections);
+         q = ngx_queue_next(q))
+    {
+        ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
+
+        (void) shutdown(ac->connection->fd, SHUT_RDWR);
+    }
+}

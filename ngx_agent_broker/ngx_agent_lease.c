@@ -1,0 +1,236 @@
+/*
+ * The lease's proof: what a launcher shows to resume its task on another
+ * worker, or on a broker that was restarted.
+ *
+ *     1.EXPIRES.POLICY.HMAC
+ *
+ * HMAC-SHA256 over task, uid, policy, net namespace and expiry under the key
+ * in agent_state.  The launcher need not understand it and cannot change it;
+ * shown by another user, or with sockets of another net namespace, it is
+ * worth nothing.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+
+static ngx_int_t ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf,
+    const u_char *task, uid_t uid, const char *policy, uint64_t netns,
+    time_t expires, u_char hex[65]);
+
+
+ngx_int_t
+ngx_agent_random(u_char *dst, size_t n)
+{
+    return RAND_bytes(dst, (int) n) == 1 ? NGX_OK : NGX_ERROR;
+}
+
+
+void
+ngx_agent_hex(u_char *dst, const u_char *src, size_t n)
+{
+    (void) ngx_hex_dump(dst, (u_char *) src, n);
+}
+
+
+size_t
+ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
+    uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
+    char dst[NGX_AGENT_LEASE_MAX])
+{
+    u_char  *p, hex[65];
+
+    if (ngx_agent_lease_proof(amcf, task, uid, (const char *) policy, netns,
+                              expires, hex)
+        != NGX_OK)
+    {
+        return 0;
+    }
+
+    p = ngx_snprintf((u_char *) dst, NGX_AGENT_LEASE_MAX - 1, "1.%T.%s.%s",
+                     expires, policy, hex);
+    *p = '\0';
+
+    return p - (u_char *) dst;
+}
+
+
+ngx_int_t
+ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
+    const u_char *task, uid_t uid, uint64_t netns,
+    u_char policy[POLICY_NAME_MAX + 1], time_t *expires)
+{
+    size_t       len;
+    time_t       t;
+    u_char       hex[65];
+    const char  *dot, *name, *proof;
+
+    if (ngx_strncmp(lease, "1.", 2) != 0) {
+        return NGX_DECLINED;
+    }
+
+    dot = strchr(lease + 2, '.');
+    proof = strrchr(lease, '.');
+
+    if (dot == NULL || proof <= dot || ngx_strlen(proof + 1) != 64) {
+        return NGX_DECLINED;
+    }
+
+    t = ngx_atotm((u_char *) lease + 2, dot - (lease + 2));
+
+    name = dot + 1;
+    len = proof - name;
+
+    if (t == (time_t) NGX_ERROR || len == 0 || len > POLICY_NAME_MAX) {
+        return NGX_DECLINED;
+    }
+
+    ngx_memcpy(policy, name, len);
+    policy[len] = '\0';
+
+    if (ngx_agent_lease_proof(amcf, task, uid, (char *) policy, netns, t, hex)
+        != NGX_OK
+        || CRYPTO_memcmp(hex, proof + 1, 64) != 0
+        || t < ngx_time())
+    {
+        return NGX_DECLINED;
+    }
+
+    *expires = t;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
+    uid_t uid, const char *policy, uint64_t netns, time_t expires,
+    u_char hex[65])
+{
+    u_char        *p, text[256], digest[EVP_MAX_MD_SIZE];
+    unsigned int   n;
+
+    p = ngx_snprintf(text, sizeof(text), "%*s|%uL|%s|%uL|%T",
+                     (size_t) NGX_AGENT_ID_LEN, task, (uint64_t) uid, policy,
+                     netns, expires);
+
+    if (HMAC(EVP_sha256(), amcf->lease_key, sizeof(amcf->lease_key), text,
+             p - text, digest, &n)
+        == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_agent_hex(hex, digest, 32);
+    hex[64] = '\0';
+
+    return NGX_OK;
+}
+
+
+/*
+ * The key: agent_state/lease.key, 32 bytes, made by the master when it is
+ * not there.  nginx -t and nginx -s leave nothing behind and need no key.
+ */
+
+ngx_int_t
+ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    u_char       *path;
+    ssize_t       n;
+    ngx_fd_t      fd;
+    const char   *what;
+    struct stat   st;
+
+    path = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/lease.key"));
+    if (path == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_sprintf(path, "%V/lease.key%Z", &amcf->state_dir);
+
+    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    if (mkdir((char *) amcf->state_dir.data, 0700) == -1
+        && ngx_errno != EEXIST)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "mkdir() \"%V\" of \"agent_state\" failed",
+                      &amcf->state_dir);
+        return NGX_ERROR;
+    }
+
+    if (lstat((char *) amcf->state_dir.data, &st) == -1
+        || !S_ISDIR(st.st_mode) || (st.st_mode & 077)
+        || (st.st_uid != geteuid() && st.st_uid != 0))
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"agent_state\" \"%V\" must be a directory of the "
+                      "user that starts nginx, and of nobody else: "
+                      "chmod 700 %V",
+                      &amcf->state_dir, &amcf->state_dir);
+        return NGX_ERROR;
+    }
+
+    fd = open((char *) path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
+              0600);
+
+    if (fd != NGX_INVALID_FILE) {
+
+        if (ngx_agent_random(amcf->lease_key, sizeof(amcf->lease_key))
+            != NGX_OK
+            || write(fd, amcf->lease_key, sizeof(amcf->lease_key))
+               != (ssize_t) sizeof(amcf->lease_key)
+            || fsync(fd) == -1)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                          "the lease key cannot be written to \"%s\"", path);
+            (void) unlink((char *) path);
+            (void) close(fd);
+            return NGX_ERROR;
+        }
+
+        (void) close(fd);
+
+        return NGX_OK;
+    }
+
+    what = "cannot be read";
+    n = 0;
+
+    fd = open((char *) path, O_RDONLY|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK);
+
+    if (fd != NGX_INVALID_FILE) {
+
+        if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)
+            || (st.st_mode & 077))
+        {
+            what = "must be a file that only its owner can read (chmod 600)";
+
+        } else {
+            what = "is not 32 bytes long: remove it, a new one is made";
+            n = read(fd, amcf->lease_key, sizeof(amcf->lease_key));
+
+            if (st.st_size != sizeof(amcf->lease_key)) {
+                n = 0;
+            }
+        }
+
+        (void) close(fd);
+    }
+
+    if (n != (ssize_t) sizeof(amcf->lease_key)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log,
+                      fd == NGX_INVALID_FILE ? ngx_errno : 0,
+                      "the lease key \"%s\" %s", path, what);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}

@@ -1,0 +1,817 @@
+/*
+ * Dials what was judged, and nothing else, and attaches the credential.
+ *
+ * nginx's proxy does the work; the name in its proxy_pass leads to the peer
+ * selection here, which is asked when the request for the upstream has been
+ * made and before anything is connected.  Then, in this order:
+ *
+ *   1. the configuration is checked to be a safe one;
+ *   2. the verdict is checked to be still that of the newest policy;
+ *   3. the request's header is written anew: request line and Host from what
+ *      was judged, the client's own credentials and routing headers dropped,
+ *      the credential of the rule added.
+ *
+ * The credential exists only in that buffer, which is wiped with the request;
+ * it is never a variable, a header of r->headers_in, or a line of a log.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+
+static ngx_int_t ngx_agent_upstream_init(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_agent_peer_init(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data);
+static void ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state);
+static ngx_int_t ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data);
+static void ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data);
+static int ngx_agent_verify(int ok, X509_STORE_CTX *store);
+static X509_STORE *ngx_agent_trust(const policy_rule_t *rule);
+
+static ngx_int_t ngx_agent_rejudge(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_rewrite(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static u_char *ngx_agent_attach(u_char *p, u_char *last,
+    ngx_agent_ctx_t *ctx);
+static ngx_uint_t ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name,
+    size_t len);
+static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
+    size_t len);
+static void ngx_agent_wipe(void *data);
+static ngx_int_t ngx_agent_header_filter(ngx_http_request_t *r);
+
+
+/*
+ * What a client in the box cannot send on: a key of its own would be a way
+ * out through an allowed host, and the rest would route or frame the request
+ * otherwise than it was judged.  "x-forwarded-" stands for all of them.
+ */
+
+static const char  *ngx_agent_stripped[] = {
+
+    /* credentials */
+    "authorization", "proxy-authorization", "cookie", "cookie2",
+    "x-api-key", "api-key", "apikey", "x-auth-token", "x-auth-key",
+    "x-access-token", "x-authorization", "x-token", "x-goog-api-key",
+    "x-amz-security-token", "x-vault-token", "private-token", "job-token",
+    "x-gitlab-token", "x-github-token", "x-shopify-access-token",
+    "ocp-apim-subscription-key", "x-functions-key", "dd-api-key",
+    "dd-application-key", "x-figma-token", "x-subscription-token",
+    "x-rapidapi-key", "x-consul-token", "x-nomad-token", "circle-token",
+
+    /* another method or another target than the one judged */
+    "x-http-method-override", "x-http-method", "x-method-override",
+    "x-original-url", "x-rewrite-url", "x-original-uri", "x-original-host",
+    "x-host", "x-envoy-original-path",
+
+    /* who asks, from where */
+    "x-forwarded-", "forwarded", "via", "x-real-ip", "x-client-ip",
+    "client-ip", "true-client-ip", "cf-connecting-ip", "x-agent-broker",
+
+    /* hop by hop, RFC 9110 section 7.6.1 */
+    "proxy", "proxy-connection", "proxy-authenticate", "keep-alive", "te",
+    "trailer", "upgrade", "http2-settings", "expect", "alt-used",
+
+    NULL
+};
+
+
+/* Made by the proxy for this hop: a Connection header cannot name them. */
+
+static const char  *ngx_agent_framing[] = {
+    "host", "connection", "content-length", "transfer-encoding", NULL
+};
+
+
+/* What an upstream cannot tell the box or the broker. */
+
+static const char  *ngx_agent_dropped[] = {
+    "x-accel-redirect", "x-accel-expires", "x-accel-limit-rate",
+    "x-accel-buffering", "x-accel-charset", "alt-svc", "nel", "report-to",
+    "x-agent-broker", NULL
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+
+
+ngx_int_t
+ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_url_t                      u;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    ngx_str_set(&u.host, NGX_AGENT_UPSTREAM);
+    u.no_resolve = 1;
+    u.no_port = 1;
+
+    uscf = ngx_http_upstream_add(cf, &u, NGX_HTTP_UPSTREAM_CREATE);
+    if (uscf == NULL) {
+        return NGX_ERROR;
+    }
+
+    uscf->peer.init_upstream = ngx_agent_upstream_init;
+
+    amcf->upstream = uscf;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
+{
+    us->peer.init = ngx_agent_peer_init;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_agent_upstream_filter_init(ngx_conf_t *cf)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_agent_header_filter;
+
+    return NGX_OK;
+}
+
+
+/* NULL, or the directive that makes this proxy unsafe. */
+
+const char *
+ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
+{
+    ngx_uint_t  ignored;
+
+    ignored = NGX_HTTP_UPSTREAM_IGN_XA_REDIRECT
+              |NGX_HTTP_UPSTREAM_IGN_XA_EXPIRES
+              |NGX_HTTP_UPSTREAM_IGN_XA_LIMIT_RATE
+              |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
+              |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
+
+    if (ucf->ssl_verify != 1) {
+        return "proxy_ssl_verify must be on";
+    }
+
+    if (ucf->ssl_server_name != 1) {
+        return "proxy_ssl_server_name must be on";
+    }
+
+    if (ucf->ssl_name == NULL) {
+        return "proxy_ssl_name must be $agent_host";
+    }
+
+    if (ucf->ssl_session_reuse != 1) {
+        return "proxy_ssl_session_reuse must be on";
+    }
+
+    if (ucf->ssl_certificate && ucf->ssl_certificate->value.len) {
+        return "proxy_ssl_certificate must not be set";
+    }
+
+    if ((ucf->ignore_headers & ignored) != ignored) {
+        return "proxy_ignore_headers must name every X-Accel header";
+    }
+
+#if (NGX_HTTP_CACHE)
+    if (ucf->cache) {
+        return "proxy_cache must be off";
+    }
+#endif
+
+    if (ucf->store) {
+        return "proxy_store must be off";
+    }
+
+    if (ucf->intercept_errors) {
+        return "proxy_intercept_errors must be off";
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
+{
+    const char           *why;
+    ngx_agent_ctx_t      *ctx;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED || r != r->main) {
+        ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
+                      "a request that was not allowed reached the upstream");
+        return NGX_ERROR;
+    }
+
+    why = ngx_agent_upstream_unsafe(u->conf);
+
+    if (why == NULL && u->ssl != ctx->tls) {
+        why = "proxy_pass must be $agent_scheme://" NGX_AGENT_UPSTREAM;
+    }
+
+    if (why) {
+        ctx->failure = "configuration";
+        ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
+                      "nothing is sent: %s", why);
+        return NGX_ERROR;
+    }
+
+    if (ctx->set->generation != ngx_agent_zone_generation()
+        && ngx_agent_rejudge(r, ctx) != NGX_OK)
+    {
+        ctx->failure = "policy_changed";
+        return NGX_ERROR;
+    }
+
+    if (ngx_agent_rewrite(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ctx->http = r;
+    ctx->next = 0;
+
+    u->peer.data = ctx;
+    u->peer.get = ngx_agent_peer_get;
+    u->peer.free = ngx_agent_peer_free;
+    u->peer.tries = ctx->addresses_count;
+
+#if (NGX_HTTP_SSL)
+    u->peer.set_session = ngx_agent_peer_tls;
+    u->peer.save_session = ngx_agent_peer_save;
+#endif
+
+    return NGX_OK;
+}
+
+
+/*
+ * The policy changed between the verdict and now (a body was read, or a
+ * reload came between): the request must be allowed by the new one as it was
+ * by the old one, to the same place and with the same credential.
+ */
+
+static ngx_int_t
+ngx_agent_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_uint_t            i;
+    const char           *why;
+    const policy_t       *policy;
+    ngx_agent_set_t      *set;
+    const policy_rule_t  *rule, *old;
+
+    set = ngx_agent_set_hold(r->pool, r->connection->log);
+    if (set == NULL) {
+        return NGX_ERROR;
+    }
+
+    old = ctx->rule;
+    policy = policy_set_find(set->policies, (char *) ctx->task->policy);
+
+    if (policy == NULL
+        || policy_find_rule(policy, &ctx->target.authority, &rule)
+           != POLICY_FOUND
+        || !policy_rule_allows_method(rule, (char *) ctx->target.method,
+                                      ctx->target.method_len)
+        || rule->plaintext != old->plaintext || rule->port != old->port
+        || rule->credential_kind != old->credential_kind
+        || (rule->credential
+            && ngx_strcmp(rule->credential, old->credential) != 0))
+    {
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < ctx->addresses_count; i++) {
+
+        if (address_judge(&ctx->addresses[i], rule->ranges,
+                          rule->ranges_count, rule->port != 0, &why)
+            != ADDRESS_ALLOWED)
+        {
+            return NGX_DECLINED;
+        }
+    }
+
+    ctx->set = set;
+    ctx->policy = policy;
+    ctx->rule = rule;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    u_char              *p, *line, *end, *colon, *last;
+    size_t               size;
+    target_t            *t;
+    ngx_buf_t           *from, *to;
+    ngx_pool_cleanup_t  *cln;
+
+    from = r->upstream->request_bufs->buf;
+    t = &ctx->target;
+
+    size = (from->last - from->pos)
+           + t->method_len + t->path_len + t->query_len
+           + AUTHORITY_HOST_MAX + 128
+           + (ctx->rule->credential ? VAULT_VALUE_MAX : 0);
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    to = ngx_create_temp_buf(r->pool, size);
+
+    if (cln == NULL || to == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_agent_wipe;
+    cln->data = to;
+
+    p = to->last;
+    last = to->end;
+
+    p = ngx_cpymem(p, t->method, t->method_len);
+    *p++ = ' ';
+    p = ngx_cpymem(p, t->path, t->path_len);
+
+    if (t->query) {
+        *p++ = '?';
+        p = ngx_cpymem(p, t->query, t->query_len);
+    }
+
+    p = ngx_slprintf(p, last,
+                     t->authority.kind == AUTHORITY_IPV6
+                     ? " HTTP/1.1\r\nHost: [%s]" : " HTTP/1.1\r\nHost: %s",
+                     t->authority.host);
+
+    if (ctx->port != (ctx->tls ? 443 : 80)) {
+        p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) ctx->port);
+    }
+
+    *p++ = CR;
+    *p++ = LF;
+
+    if (ctx->rule->credential_kind != CREDENTIAL_NONE) {
+
+        p = ngx_agent_attach(p, last, ctx);
+
+        if (p == NULL) {
+            ctx->failure = "credential_unavailable";
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "the credential \"%s\" is not in the vault: "
+                          "nothing is sent", ctx->rule->credential);
+            return NGX_ERROR;
+        }
+    }
+
+    /* the header lines that the proxy made, from the second on */
+
+    line = ngx_strlchr(from->pos, from->last, LF);
+
+    while (line && ++line < from->last) {
+
+        end = ngx_strlchr(line, from->last, LF);
+        if (end == NULL) {
+            return NGX_ERROR;
+        }
+
+        colon = ngx_strlchr(line, end, ':');
+
+        if (colon
+            && ((size_t) (colon - line) != 4
+                || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
+            && !ngx_agent_is_stripped(r, line, colon - line))
+        {
+            p = ngx_cpymem(p, line, end + 1 - line);
+        }
+
+        line = end;
+    }
+
+    *p++ = CR;
+    *p++ = LF;
+
+    to->last = p;
+    to->flush = from->flush;
+    to->last_buf = from->last_buf;
+    to->last_in_chain = from->last_in_chain;
+
+    r->upstream->request_bufs->buf = to;
+
+    return NGX_OK;
+}
+
+
+/* The one place where a credential is attached. */
+
+static u_char *
+ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
+{
+    size_t  n;
+
+    /* nothing is attached where the upstream was not verified by TLS */
+
+    if (!ctx->tls) {
+        return NULL;
+    }
+
+    p = ngx_cpymem(p, "Authorization: Bearer ",
+                   sizeof("Authorization: Bearer ") - 1);
+
+    n = ngx_agent_vault_copy(ctx->rule->credential, p, last - p,
+                             &ctx->vault);
+    if (n == 0) {
+        return NULL;
+    }
+
+    p += n;
+
+    *p++ = CR;
+    *p++ = LF;
+
+    return p;
+}
+
+
+static ngx_uint_t
+ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name, size_t len)
+{
+    size_t       n;
+    const char **known;
+
+    for (known = ngx_agent_framing; *known; known++) {
+
+        if (ngx_strlen(*known) == len
+            && ngx_strncasecmp(name, (u_char *) *known, len) == 0)
+        {
+            return 0;
+        }
+    }
+
+    for (known = ngx_agent_stripped; *known; known++) {
+
+        n = ngx_strlen(*known);
+
+        if ((n == len || (n < len && (*known)[n - 1] == '-'))
+            && ngx_strncasecmp(name, (u_char *) *known, n) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return ngx_agent_is_hop(r, name, len);
+}
+
+
+/* Is it named by a Connection header of the client's? */
+
+static ngx_uint_t
+ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
+{
+    u_char           *p, *last, *word;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    part = &r->headers_in.headers.part;
+    header = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return 0;
+            }
+
+            part = part->next;
+            header = part->elts;
+            i = 0;
+
+            if (part->nelts == 0) {
+                return 0;
+            }
+        }
+
+        if (header[i].key.len != sizeof("connection") - 1
+            || ngx_strncasecmp(header[i].key.data, (u_char *) "connection",
+                               sizeof("connection") - 1)
+               != 0)
+        {
+            continue;
+        }
+
+        p = header[i].value.data;
+        last = p + header[i].value.len;
+
+        while (p < last) {
+
+            while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+                p++;
+            }
+
+            word = p;
+
+            while (p < last && *p != ' ' && *p != '\t' && *p != ',') {
+                p++;
+            }
+
+            if ((size_t) (p - word) == len
+                && ngx_strncasecmp(word, name, len) == 0)
+            {
+                return 1;
+            }
+        }
+    }
+}
+
+
+static void
+ngx_agent_wipe(void *data)
+{
+    ngx_buf_t *b = data;
+
+    ngx_explicit_memzero(b->start, b->end - b->start);
+}
+
+
+static ngx_int_t
+ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_agent_ctx_t *ctx = data;
+
+    u_char               *p;
+    address_t            *a;
+    struct sockaddr_in   *sin;
+    struct sockaddr_in6  *sin6;
+
+    if (ctx->next == ctx->addresses_count) {
+        return NGX_BUSY;
+    }
+
+    a = &ctx->addresses[ctx->next++];
+
+    ngx_memzero(&ctx->sockaddr, sizeof(ngx_sockaddr_t));
+
+    if (a->v6) {
+        sin6 = &ctx->sockaddr.sockaddr_in6;
+        sin6->sin6_family = AF_INET6;
+        sin6->sin6_port = htons(ctx->port);
+        ngx_memcpy(&sin6->sin6_addr, a->bytes, 16);
+        pc->socklen = sizeof(struct sockaddr_in6);
+
+    } else {
+        sin = &ctx->sockaddr.sockaddr_in;
+        sin->sin_family = AF_INET;
+        sin->sin_port = htons(ctx->port);
+        ngx_memcpy(&sin->sin_addr, a->bytes, 4);
+        pc->socklen = sizeof(struct sockaddr_in);
+    }
+
+    p = ngx_pnalloc(ctx->http->pool, NGX_SOCKADDR_STRLEN + 64);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ctx->peer.data = p;
+    ctx->peer.len = ngx_sock_ntop(&ctx->sockaddr.sockaddr, pc->socklen, p,
+                                  NGX_SOCKADDR_STRLEN, 1);
+
+    p += NGX_SOCKADDR_STRLEN;
+
+    ctx->address.data = p;
+    ctx->address.len = address_text(a, (char *) p);
+
+    pc->sockaddr = &ctx->sockaddr.sockaddr;
+    pc->name = &ctx->peer;
+    pc->cached = 0;
+    pc->connection = NULL;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
+{
+    ngx_agent_ctx_t *ctx = data;
+
+    long               verified;
+    ngx_connection_t  *c;
+
+    c = pc->connection;
+
+    if (state & NGX_PEER_FAILED) {
+
+        verified = (c && c->ssl)
+                   ? SSL_get_verify_result(c->ssl->connection) : X509_V_OK;
+
+        if (verified != X509_V_OK) {
+            ctx->failure = "tls_verify";
+
+        } else if (c && c->ssl && !c->ssl->handshaked) {
+            ctx->failure = "tls_handshake";
+
+        } else {
+            ctx->failure = "upstream";
+        }
+
+    } else {
+        ctx->failure = NULL;
+    }
+
+    if (pc->tries) {
+        pc->tries--;
+    }
+}
+
+
+#if (NGX_HTTP_SSL)
+
+/*
+ * nginx asks here for a session to resume, when the TLS object is made and
+ * its SNI set, and before a byte is sent.  What the handshake must prove is
+ * put on the connection itself: the host's own trust store and name.  nginx
+ * judges the result once more afterwards.
+ */
+
+static ngx_int_t
+ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_agent_ctx_t *ctx = data;
+
+    SSL          *ssl;
+    X509_STORE   *store;
+    authority_t  *a;
+    const char   *sni;
+
+    ssl = pc->connection->ssl->connection;
+    a = &ctx->target.authority;
+
+    if (a->kind == AUTHORITY_NAME) {
+
+        sni = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+
+        if (sni == NULL || ngx_strcmp(sni, a->host) != 0) {
+            ctx->failure = "configuration";
+            ngx_log_error(NGX_LOG_ALERT, pc->log, 0,
+                          "nothing is sent: proxy_ssl_name must be "
+                          "$agent_host");
+            return NGX_ERROR;
+        }
+
+        SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+
+        if (SSL_set1_host(ssl, a->host) != 1) {
+            return NGX_ERROR;
+        }
+
+    } else if (X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), a->address,
+                                         a->kind == AUTHORITY_IPV6 ? 16 : 4)
+               != 1)
+    {
+        return NGX_ERROR;
+    }
+
+    SSL_set_verify(ssl, SSL_VERIFY_PEER, ngx_agent_verify);
+
+    if (ctx->rule->trusted_pem) {
+
+        store = ngx_agent_trust(ctx->rule);
+
+        if (store == NULL || SSL_set1_verify_cert_store(ssl, store) != 1) {
+            ctx->failure = "configuration";
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* No session is kept: a resumed one would skip the check of the name. */
+
+static void
+ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data)
+{
+}
+
+#endif
+
+
+static int
+ngx_agent_verify(int ok, X509_STORE_CTX *store)
+{
+    return ok;
+}
+
+
+/* The trust store of a rule, made once a worker and generation. */
+
+static X509_STORE *
+ngx_agent_trust(const policy_rule_t *rule)
+{
+    BIO         *bio;
+    X509        *x509;
+    X509_STORE  *store;
+
+    if (rule->data) {
+        return rule->data;
+    }
+
+    bio = BIO_new_mem_buf(rule->trusted_pem, -1);
+    store = X509_STORE_new();
+
+    if (bio == NULL || store == NULL) {
+        BIO_free(bio);
+        X509_STORE_free(store);
+        return NULL;
+    }
+
+    while ((x509 = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
+        (void) X509_STORE_add_cert(store, x509);
+        X509_free(x509);
+    }
+
+    ERR_clear_error();
+    BIO_free(bio);
+
+    ((policy_rule_t *) rule)->data = store;
+
+    return store;
+}
+
+
+static ngx_int_t
+ngx_agent_header_filter(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    const char      **known;
+    ngx_agent_ctx_t  *ctx;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    part = &r->headers_out.headers.part;
+    header = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            header = part->elts;
+            i = 0;
+
+            if (part->nelts == 0) {
+                break;
+            }
+        }
+
+        for (known = ngx_agent_dropped; *known; known++) {
+
+            if (header[i].key.len == ngx_strlen(*known)
+                && ngx_strncasecmp(header[i].key.data, (u_char *) *known,
+                                   header[i].key.len)
+                   == 0)
+            {
+                header[i].hash = 0;
+            }
+        }
+    }
+
+    if (r->upstream == NULL || r->upstream->headers_in.status_n == 0) {
+
+        /* nginx's own page: no upstream said this */
+
+        header = ngx_list_push(&r->headers_out.headers);
+        if (header == NULL) {
+            return NGX_ERROR;
+        }
+
+        header->hash = 1;
+        ngx_str_set(&header->key, "X-Agent-Broker");
+        ngx_str_set(&header->value, "failed");
+    }
+
+    return ngx_http_next_header_filter(r);
+}
