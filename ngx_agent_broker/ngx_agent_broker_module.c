@@ -564,9 +564,8 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
 
     /* a proxy's configuration begins with its upstream part */
 
-    ucf = clcf->loc_conf[ngx_http_proxy_module.ctx_index];
-
-    if (why == NULL && clcf->handler && ucf) {
+    if (why == NULL && clcf->handler) {
+        ucf = clcf->loc_conf[ngx_http_proxy_module.ctx_index];
         why = ngx_agent_upstream_unsafe(ucf);
     }
 

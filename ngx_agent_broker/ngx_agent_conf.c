@@ -15,6 +15,10 @@
 #define NGX_AGENT_PEM_MAX   (1024 * 1024)
 #define NGX_AGENT_PEEK_MAX  4096
 
+/* what is writable where a policy says nothing */
+#define NGX_AGENT_WORK_PATH   "/tmp/work"
+#define NGX_AGENT_WORK_BYTES  (256 * 1024 * 1024)
+
 /* which directives of the block were seen, beside the limits' own bits */
 #define NGX_AGENT_SEEN_FIXED      LIMIT_COUNT
 #define NGX_AGENT_SEEN_DENY       (LIMIT_COUNT + 1)
@@ -106,6 +110,14 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     free(amcf->policy_pem);
     amcf->policy_pem = NULL;
+
+    if (amcf->policy->writable_count == 0
+        && policy_add_writable(amcf->policy, NGX_AGENT_WORK_PATH,
+                               NGX_AGENT_WORK_BYTES, err)
+           != 0)
+    {
+        return "cannot allocate";
+    }
 
     if (policy_check(amcf->policy, err) != 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -1,0 +1,203 @@
+#!/usr/bin/perl
+
+# One allowed host, every other refused: what the box gets, what the upstream
+# gets, what the audit says, and where the token is and is not.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Test::More;
+
+my $token = 'sk_test_0123456789abcdef_marker';
+
+my $t   = AgentTest->new;
+my $up  = $t->upstream(names => ['api.internal']);
+my $dns = $t->dns({
+    'api.internal'   => { A => ['127.0.0.1'] },
+    'plain.internal' => { A => ['127.0.0.1'] },
+});
+my $plain = $t->upstream(plain => 1);
+my $port = $up->port;
+
+my $vault = $t->write('vault', "# tokens\napi = $token\n", 0600);
+my $ca = $t->ca->{cert};
+
+my $http = <<"END";
+    resolver 127.0.0.1:$dns->{port};
+    resolver_timeout 3s;
+    agent_vault $vault;
+    agent_audit logs/agent-audit.log;
+    agent_policy analysis {
+        host api.internal:$port {
+            methods  GET POST;
+            bearer   api;
+            private  127.0.0.0/8;
+            trusted_certificate $ca;
+            hint     "use /v1/search";
+        }
+        host plain.internal:$plain->{port} {
+            plaintext on;
+            private 127.0.0.0/8;
+        }
+    }
+    agent_policy empty { }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+
+my $b = $t->broker(http => $http);
+my $l = $t->launcher;
+my $task = $l->open_task($b->control, 'analysis');
+
+ok($task->{ok}, 'a task is opened and served') or diag explain $task;
+like($task->{task_id}, qr/^[0-9a-f]{32}$/, 'its id is 32 hex digits');
+is_deeply($task->{hosts}, ["api.internal:$port",
+                           "plain.internal:$plain->{port}"],
+          'the launcher is told the hosts');
+is($task->{limits}{memory}, 536870912, 'and the limits');
+is_deeply($task->{box}{writable},
+          [{ path => '/tmp/work', bytes => 268435456 }],
+          'and what is writable');
+
+
+# An allowed request
+
+my $url = "http://api.internal:$port";
+my $r = $l->get("$url/headers?q=1", headers => [
+    'Authorization: Bearer mine', 'Cookie: a=b', 'X-Api-Key: mine',
+    'Proxy-Authorization: Basic bWluZQ==', 'X-Forwarded-For: 10.0.0.1',
+    'X-HTTP-Method-Override: DELETE', 'X-Keep: yes', 'X-Mine: hop',
+    'Connection: x-mine, close', 'Via: 1.1 me', 'X-Original-URL: /other']);
+
+is($r->{status}, 200, 'an allowed request is answered')
+    or diag $r->{raw}, $b->error_log;
+
+my ($seen) = $up->requests;
+is($seen->{target}, '/headers?q=1', 'the path goes up as it was sent');
+is($seen->{sni}, 'api.internal', 'the name is in the SNI');
+ok($seen->{tls}, 'by TLS, although the box wrote http');
+is_deeply($seen->{headers}{host}, ["api.internal:$port"],
+          'Host is the judged one');
+is_deeply($seen->{headers}{authorization}, ["Bearer $token"],
+          'the token is attached, the only Authorization');
+is_deeply([grep { exists $seen->{headers}{$_} } qw(cookie x-api-key
+           proxy-authorization x-forwarded-for x-http-method-override x-mine
+           via x-original-url)], [],
+          'the client\'s credentials and routing headers are gone');
+is_deeply($seen->{headers}{'x-keep'}, ['yes'], 'an ordinary header is not');
+
+my @audit = $b->audit;
+my ($egress) = grep { $_->{event} eq 'egress' } @audit;
+is($egress->{verdict}, 'allowed', 'the decision is in the audit');
+is($egress->{task}, $task->{task_id}, 'with the task');
+is($egress->{policy_hash}, $task->{policy_hash}, 'its policy');
+is($egress->{address}, '127.0.0.1', 'the address');
+is($egress->{rule}, "api.internal:$port", 'the rule');
+is($egress->{credential}, 'api', 'and the credential\'s name');
+is($egress->{query_bytes}, 7 - 4, 'the query by its length only');
+unlike($t->read($b->prefix . '/logs/agent-audit.log'), qr/\Q$token/,
+       'the token is not in the audit');
+
+AgentTest::wait_for('the end line', sub {
+    grep { $_->{event} eq 'egress_end' } $b->audit
+});
+my ($end) = grep { $_->{event} eq 'egress_end' } $b->audit;
+is($end->{request}, $egress->{request}, 'the end line names the request');
+is($end->{status}, 200, 'and the status');
+
+
+# Refused ones
+
+my $dials = $up->connections;
+
+for my $case (
+    ['another host', 'http://evil.example/', 403, 'host_not_allowed'],
+    ['another port', 'http://api.internal/', 403, 'port_not_allowed'],
+    ['another method', "$url/", 403, 'method_not_allowed', 'DELETE'],
+    ['a name that ends alike', "http://xapi.internal:$port/", 403,
+     'host_not_allowed'],
+    ['an address', "http://127.0.0.1:$port/", 403, 'host_not_allowed'],
+    ['user information', "http://api.internal:$port\@evil.example/", 400,
+     undef],
+) {
+    my ($what, $target, $status, $reason, $method) = @$case;
+    my $r = $l->get($target, method => $method // 'GET');
+    is($r->{status}, $status, "$what is refused") or diag $r->{raw};
+    next unless $reason;
+    my $body = eval { JSON::PP::decode_json($r->{body}) } // {};
+    is($body->{reason}, $reason, "$what: the body says why");
+    is($body->{task}, $task->{task_id}, "$what: and for which task");
+    ok($body->{hint}, "$what: with a hint");
+    is_deeply($r->{headers}{'x-agent-broker'}, ['denied'],
+              "$what: and it says who refused");
+}
+
+is($up->connections, $dials, 'nothing was dialled for them');
+is(scalar(grep { $_->{name} eq 'evil.example' } $dns->questions), 0,
+   'and no name was asked for');
+
+my @denied = grep { $_->{event} eq 'egress' && $_->{verdict} eq 'denied' }
+             $b->audit;
+is(scalar @denied, 5, 'each refusal left one line');
+
+
+# Host and request line
+
+$r = $l->http("GET $url/ HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+is($r->{status}, 400, 'two names for one request are refused');
+is(JSON::PP::decode_json($r->{body})->{reason}, 'authority_mismatch',
+   'as a mismatch');
+is_deeply($r->{headers}{connection}, ['close'],
+          'and the connection is closed');
+
+$r = $l->http("GET /echo HTTP/1.1\r\nHost: api.internal:$port\r\n"
+              . "Connection: close\r\n\r\n");
+is($r->{status}, 200, 'origin-form is served too');
+
+$r = $l->get("http://plain.internal:$plain->{port}/");
+is($r->{status}, 200, 'a plaintext host is served');
+my ($clear) = $plain->requests;
+ok(!$clear->{headers}{authorization}, 'without a credential');
+
+$r = $l->get("$url/echo", method => 'POST', body => 'x' x 100000);
+is($r->{status}, 200, 'a body is passed on');
+is(length((grep { $_->{method} eq 'POST' } $up->requests)[0]{body}), 100000,
+   'whole');
+
+
+# The end
+
+my $closed = $l->ask('task', { op => 'close', reason => 'ok',
+                               exit_code => 0,
+                               usage => { wall_ms => 12 } });
+ok($closed->{ok}, 'the task is closed') or diag explain $closed;
+is($closed->{egress}{allowed}, 4, 'the launcher is told what was allowed');
+is($closed->{egress}{denied_count}, 7, 'and refused');
+my ($evil) = grep { $_->{host} eq 'evil.example' }
+             @{ $closed->{egress}{denied} };
+is($evil->{reason}, 'host_not_allowed', 'each with its reason');
+
+my ($over) = grep { $_->{event} eq 'task_end' } $b->audit;
+is($over->{reason}, 'ok', 'the end of the task is in the audit');
+is($over->{claimed}{wall_ms}, 12, 'with what the launcher claims');
+
+# this launcher keeps its copies of the sockets: nobody accepts on them
+is($l->get("$url/echo", timeout => 0.5)->{raw}, '', 'the door is closed');
+
+
+# An empty policy
+
+$l = $t->launcher;
+$task = $l->open_task($b->control, 'empty');
+ok($task->{ok}, 'a policy without hosts opens') or diag explain $task;
+is(JSON::PP::decode_json($l->get('http://api.internal/')->{body})->{reason},
+   'host_not_allowed', 'and allows nothing');
+
+unlike($b->error_log, qr/\Q$token/, 'the token is in no log');
+unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'and nothing is wrong')
+    or diag $b->error_log;
+
+done_testing;
