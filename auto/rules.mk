@@ -109,7 +109,7 @@ Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
 $(O)/jail: $(JAIL_OBJS)
 	$(say) LINK $@
 	$(Q)$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS) \
-	    2> $@.log || { grep -v 'in statically linked' $@.log >&2; exit 1; }
+	    2> $@.log || { grep -v -e libcgroup -e 'statically linked' $@.log >&2; exit 1; }
 	@mv -f $@.new $@
 
 # The seccomp filter is compiled here, by libseccomp, and not at each start:
