@@ -205,8 +205,13 @@ sub nginx_env ($self) {
     return ($self->sanitizer_env, LD_PRELOAD => $libasan);
 }
 
+# UBSan beside a preloaded ASan writes to stderr whatever log_path says, and
+# that is nginx's error log.
 sub sanitizer_reports ($self) {
     my @reports = map { $self->read($_) } glob "$self->{dir}/reports/*";
+    push @reports, map { /^(.*runtime error: .*(?:\n +#.*)*)/mg }
+                   map { $self->read($_) }
+                   glob "$self->{dir}/*/error.log $self->{dir}/*/stderr.log";
     return grep { /\S/ } @reports;
 }
 
