@@ -66,6 +66,13 @@ policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
     l.err = err;
     l.where = "";
 
+    /* jansson 2.14 swallows a NUL that follows a number */
+
+    if (memchr(text, '\0', n)) {
+        (void) malformed(&l, "a NUL byte: this is no text");
+        return NULL;
+    }
+
     root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 
     if (root == NULL) {

@@ -156,14 +156,16 @@ static const path_refusal_t  writable_refusals[] = {
 
 /*
  * Names under which anybody can get one of his own, and that are no public
- * suffix themselves.
+ * suffix themselves, or not in every list that libpsl was built with.
  */
 
 static const char *const  shared_parents[] = {
     "amazonaws.com", "azure.com", "cloudapp.azure.com", "windows.net",
-    "core.windows.net", "azurewebsites.net", "jfrog.io",
-    "storage.googleapis.com", "nip.io", "sslip.io", "xip.io", "ngrok.io",
-    "ngrok.app", "trycloudflare.com", "loca.lt",
+    "core.windows.net", "blob.core.windows.net", "file.core.windows.net",
+    "queue.core.windows.net", "table.core.windows.net",
+    "web.core.windows.net", "dfs.core.windows.net", "azurewebsites.net",
+    "jfrog.io", "storage.googleapis.com", "nip.io", "sslip.io", "xip.io",
+    "ngrok.io", "ngrok.app", "trycloudflare.com", "loca.lt",
 };
 
 
