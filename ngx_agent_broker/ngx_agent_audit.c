@@ -144,6 +144,13 @@ ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 }
 
 
+uint64_t
+ngx_agent_audit_last(void)
+{
+    return ngx_agent_audit_sequence;
+}
+
+
 void
 ngx_agent_audit_begin(audit_line_t *line, const char *event,
     const u_char *task, const u_char *policy, const u_char *policy_hash,
@@ -255,45 +262,4 @@ failed:
                   "what it records does not happen");
 
     return NGX_ERROR;
-}
-
-
-void
-ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
-    const char *what)
-{
-    ngx_uint_t    i;
-    audit_line_t  line;
-
-    ngx_agent_audit_begin(&line, "config", NULL, NULL, NULL, 0);
-
-    audit_line_word(&line, "action", what);
-    audit_line_number(&line, "generation",
-                      (int64_t) ngx_agent_zone_generation());
-    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
-
-    audit_line_open(&line, "policies");
-
-    for (i = 0; i < amcf->set->policies_count; i++) {
-        audit_line_word(&line, amcf->set->policies[i]->name,
-                        amcf->set->policies[i]->hash);
-    }
-
-    audit_line_close(&line);
-
-    (void) ngx_agent_audit_write(&line, NULL);
-}
-
-
-void
-ngx_agent_audit_worker(const char *what)
-{
-    audit_line_t  line;
-
-    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
-
-    audit_line_word(&line, "action", what);
-    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_sequence);
-
-    (void) ngx_agent_audit_write(&line, NULL);
 }

@@ -6,15 +6,23 @@
  *
  *   ngx_agent_broker_module.c  directives' table, life of master and workers
  *   ngx_agent_conf.c           agent_policy and its blocks
- *   ngx_agent_zone.c           shared memory: policies by generation, the
- *                              tasks' slots, the vault's values
+ *   ngx_agent_check.c          what is checked when all of it is read
+ *   ngx_agent_zone.c           shared memory: the policies by generation, the
+ *                              vault's values
+ *   ngx_agent_slot.c           shared memory: a slot for each live task
  *   ngx_agent_set.c            a worker's compiled copy of the policies
- *   ngx_agent_audit.c          the audit file and its events
- *   ngx_agent_control.c        the control protocol with launchers
- *   ngx_agent_door.c           a box's listening sockets: checks, accepting
+ *   ngx_agent_audit.c          the audit file
+ *   ngx_agent_events.c         what stands in each event's line
+ *   ngx_agent_listen.c         agent_control
+ *   ngx_agent_control.c        a launcher's connection
+ *   ngx_agent_ops.c            what a launcher can ask for
+ *   ngx_agent_open.c           how a task begins, and is resumed
  *   ngx_agent_lease.c          the lease's proof
- *   ngx_agent_decide.c         the verdict on a request, and the refusal
- *   ngx_agent_upstream.c       dialling what was judged, the credential
+ *   ngx_agent_door.c           a box's listening sockets: checks, accepting
+ *   ngx_agent_decide.c         the verdict on a request
+ *   ngx_agent_refuse.c         the refusal
+ *   ngx_agent_upstream.c       dialling what was judged
+ *   ngx_agent_headers.c        the header that goes up, with the credential
  *   authority.c address.c target.c policy.c vault.c audit_line.c
  *                              no nginx in them: parsers and plain data
  *
@@ -63,7 +71,7 @@
 #define NGX_AGENT_HOST_CONF      0x00200000
 
 
-/* Why a request was refused or failed; the table is in ngx_agent_decide.c. */
+/* Why a request was refused or failed; the table is in ngx_agent_refuse.c. */
 
 typedef enum {
     NGX_AGENT_REASON_RULE = 0,          /* allowed */
@@ -318,6 +326,16 @@ char *ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 
+/* ngx_agent_check.c */
+
+ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_check_servers(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_system_names(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+
+
 /* ngx_agent_zone.c */
 
 ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
@@ -329,6 +347,18 @@ uint64_t ngx_agent_zone_generation(void);
 
 /* The newest policies' text (malloc'd) and generation. */
 char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
+
+/*
+ * Copies a credential's value to dst; returns its length, 0 when there is
+ * none or it does not fit.  *revision gets the vault's.
+ */
+size_t ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
+    uint64_t *revision);
+
+uint64_t ngx_agent_vault_revision(void);
+
+
+/* ngx_agent_slot.c */
 
 /* NGX_OK, or NGX_BUSY when the zone is full. */
 ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
@@ -363,15 +393,6 @@ ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
 /* Takes one slot whose life is over and whose worker is gone. */
 ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 
-/*
- * Copies a credential's value to dst; returns its length, 0 when there is
- * none or it does not fit.  *revision gets the vault's.
- */
-size_t ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
-    uint64_t *revision);
-
-uint64_t ngx_agent_vault_revision(void);
-
 
 /* ngx_agent_set.c */
 
@@ -395,6 +416,17 @@ void ngx_agent_audit_begin(audit_line_t *line, const char *event,
 /* Ends and writes the line: NGX_ERROR when it is not in the file. */
 ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
 
+/* The number of the line that this process wrote last. */
+uint64_t ngx_agent_audit_last(void);
+
+
+/* ngx_agent_events.c */
+
+ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
+    const char *verdict);
+ngx_int_t ngx_agent_log(ngx_http_request_t *r);
+void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
+    const char *reason, json_t *claimed);
 void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     const char *what);
 void ngx_agent_audit_worker(const char *what);
@@ -447,18 +479,30 @@ void ngx_agent_control_stop(ngx_cycle_t *cycle);
 
 /* ngx_agent_decide.c */
 
+ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
+
+
+/* ngx_agent_refuse.c */
+
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 char *ngx_agent_rule_name(const policy_rule_t *rule,
     char dst[NGX_AGENT_RULE_NAME]);
-ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
-ngx_int_t ngx_agent_log(ngx_http_request_t *r);
+
+/* Answers the request; what a phase handler returns then. */
+ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, const char *why);
 
 
 /* ngx_agent_upstream.c */
 
 ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_upstream_filter_init(ngx_conf_t *cf);
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
+
+
+/* ngx_agent_headers.c */
+
+ngx_int_t ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
+ngx_int_t ngx_agent_upstream_filter_init(ngx_conf_t *cf);
 
 
 #endif /* NGX_AGENT_BROKER_H */

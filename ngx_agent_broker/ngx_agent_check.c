@@ -1,0 +1,268 @@
+/*
+ * What can be checked only when the whole configuration is read: that the
+ * credentials are in the vault and the servers with agent_control are safe.
+ * And what the system says about names, which is read at the same time.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+#define NGX_AGENT_SYSTEM_FILE_MAX  (1024 * 1024)
+
+
+static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
+    ngx_agent_srv_conf_t *ascf, ngx_http_core_loc_conf_t *clcf);
+static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
+    ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
+static char *ngx_agent_system_file(const char *path, size_t *len);
+
+
+extern ngx_module_t  ngx_http_proxy_module;
+
+
+/* Each credential that a host names is in the vault, or its line is named. */
+
+ngx_int_t
+ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_uint_t                   i;
+    ngx_agent_credential_use_t  *use;
+
+    use = amcf->credentials.elts;
+
+    for (i = 0; i < amcf->credentials.nelts; i++) {
+
+        if (amcf->vault && vault_has(amcf->vault, (char *) use[i].name.data)) {
+            continue;
+        }
+
+        if (amcf->vault_file.len) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"%V\" is not in the vault \"%V\": "
+                          "add a line \"%V = TOKEN\" to it in %V:%ui",
+                          &use[i].name, &amcf->vault_file, &use[i].name,
+                          &use[i].file, use[i].line);
+
+        } else {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"bearer %V\" needs a vault: "
+                          "add \"agent_vault FILE;\" to http in %V:%ui",
+                          &use[i].name, &use[i].file, use[i].line);
+        }
+
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * The servers with agent_control: what their locations may not do is found
+ * at the start.  ngx_agent_upstream.c checks each request's again.
+ */
+
+ngx_int_t
+ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_uint_t                   s;
+    ngx_agent_srv_conf_t        *ascf;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_core_srv_conf_t   **cscfp;
+    ngx_http_core_main_conf_t   *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    cscfp = cmcf->servers.elts;
+
+    for (s = 0; s < cmcf->servers.nelts; s++) {
+
+        ascf = cscfp[s]->ctx->srv_conf[ngx_agent_broker_module.ctx_index];
+
+        if (ascf->control.len == 0) {
+            continue;
+        }
+
+        if (ngx_agent_control_stale(cf, ascf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (!cscfp[s]->ignore_invalid_headers
+            || cscfp[s]->underscores_in_headers)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the server with \"agent_control\" needs "
+                          "\"ignore_invalid_headers on\" and "
+                          "\"underscores_in_headers off\" in %s:%ui",
+                          ascf->file, ascf->line);
+            return NGX_ERROR;
+        }
+
+        clcf = cscfp[s]->ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+        if (ngx_agent_check_location(cf, ascf, clcf) != NGX_OK
+            || ngx_agent_check_tree(cf, ascf, clcf->static_locations)
+               != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+#if (NGX_PCRE)
+        if (clcf->regex_locations) {
+            ngx_http_core_loc_conf_t  **regex;
+
+            for (regex = clcf->regex_locations; *regex; regex++) {
+                if (ngx_agent_check_location(cf, ascf, *regex) != NGX_OK) {
+                    return NGX_ERROR;
+                }
+            }
+        }
+#endif
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_check_tree(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
+    ngx_http_location_tree_node_t *node)
+{
+    if (node == NULL) {
+        return NGX_OK;
+    }
+
+    if ((node->exact
+         && ngx_agent_check_location(cf, ascf, node->exact) != NGX_OK)
+        || (node->inclusive
+            && ngx_agent_check_location(cf, ascf, node->inclusive) != NGX_OK)
+        || ngx_agent_check_tree(cf, ascf, node->left) != NGX_OK
+        || ngx_agent_check_tree(cf, ascf, node->right) != NGX_OK
+        || ngx_agent_check_tree(cf, ascf, node->tree) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
+    ngx_http_core_loc_conf_t *clcf)
+{
+    const char                *why;
+    ngx_http_upstream_conf_t  *ucf;
+
+    why = NULL;
+
+    if (clcf->error_pages) {
+        why = "error_page must not be set";
+    }
+
+    /* a proxy's configuration begins with its upstream part */
+
+    if (why == NULL && clcf->handler) {
+        ucf = clcf->loc_conf[ngx_http_proxy_module.ctx_index];
+        why = ngx_agent_upstream_unsafe(ucf);
+    }
+
+    if (why == NULL) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "unsafe location \"%V\" in the server with "
+                  "\"agent_control\": %s; include agent_proxy.conf there "
+                  "in %s:%ui",
+                  &clcf->name, why, ascf->file, ascf->line);
+
+    return NGX_ERROR;
+}
+
+
+/*
+ * /etc/hosts and the name servers of /etc/resolv.conf, which nginx's own
+ * resolver does not read.  A `resolver` of the configuration comes first.
+ */
+
+ngx_int_t
+ngx_agent_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    char        *text;
+    size_t       len, i, n;
+    address_t    servers[3];
+    ngx_str_t    names[3];
+
+    text = ngx_agent_system_file("/etc/hosts", &len);
+
+    if (text) {
+        amcf->hosts = system_hosts_parse(text, len);
+        free(text);
+    }
+
+    text = ngx_agent_system_file("/etc/resolv.conf", &len);
+
+    if (text == NULL) {
+        return NGX_OK;
+    }
+
+    n = system_nameservers_parse(text, len, servers);
+
+    free(text);
+
+    for (i = 0; i < n; i++) {
+
+        names[i].data = ngx_pnalloc(cf->pool, 64);
+        if (names[i].data == NULL) {
+            return NGX_ERROR;
+        }
+
+        names[i].len = address_text(&servers[i], (char *) names[i].data + 1);
+
+        if (servers[i].v6) {
+            names[i].data[0] = '[';
+            names[i].data[names[i].len + 1] = ']';
+            names[i].len += 2;
+
+        } else {
+            names[i].data++;
+        }
+    }
+
+    if (n == 0) {
+        return NGX_OK;
+    }
+
+    amcf->resolver = ngx_resolver_create(cf, names, n);
+
+    return amcf->resolver ? NGX_OK : NGX_ERROR;
+}
+
+
+static char *
+ngx_agent_system_file(const char *path, size_t *len)
+{
+    char      *text;
+    ssize_t    n;
+    ngx_fd_t   fd;
+
+    fd = open(path, O_RDONLY|O_CLOEXEC|O_NONBLOCK);
+    if (fd == NGX_INVALID_FILE) {
+        return NULL;
+    }
+
+    text = malloc(NGX_AGENT_SYSTEM_FILE_MAX);
+    n = text ? read(fd, text, NGX_AGENT_SYSTEM_FILE_MAX) : -1;
+
+    (void) close(fd);
+
+    if (n < 0) {
+        free(text);
+        return NULL;
+    }
+
+    *len = n;
+
+    return text;
+}

@@ -1,0 +1,384 @@
+/*
+ * The header of a request as it goes up, and of an answer as it comes down.
+ *
+ * The request's is written anew: request line and Host from what was judged,
+ * the client's own credentials and routing headers dropped, the credential of
+ * the rule added.  The credential exists only in that buffer, which is wiped
+ * with the request; it is never a variable, a header of r->headers_in, or a
+ * line of a log.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+static u_char *ngx_agent_attach(u_char *p, u_char *last,
+    ngx_agent_ctx_t *ctx);
+static ngx_uint_t ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name,
+    size_t len);
+static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
+    size_t len);
+static void ngx_agent_wipe(void *data);
+static ngx_int_t ngx_agent_header_filter(ngx_http_request_t *r);
+
+
+/*
+ * What a client in the box cannot send on: a key of its own would be a way
+ * out through an allowed host, and the rest would route or frame the request
+ * otherwise than it was judged.  "x-forwarded-" stands for all of them.
+ */
+
+static const char  *ngx_agent_stripped[] = {
+
+    /* credentials */
+    "authorization", "proxy-authorization", "cookie", "cookie2",
+    "x-api-key", "api-key", "apikey", "x-auth-token", "x-auth-key",
+    "x-access-token", "x-authorization", "x-token", "x-goog-api-key",
+    "x-amz-security-token", "x-vault-token", "private-token", "job-token",
+    "x-gitlab-token", "x-github-token", "x-shopify-access-token",
+    "ocp-apim-subscription-key", "x-functions-key", "dd-api-key",
+    "dd-application-key", "x-figma-token", "x-subscription-token",
+    "x-rapidapi-key", "x-consul-token", "x-nomad-token", "circle-token",
+
+    /* another method or another target than the one judged */
+    "x-http-method-override", "x-http-method", "x-method-override",
+    "x-original-url", "x-rewrite-url", "x-original-uri", "x-original-host",
+    "x-host", "x-envoy-original-path",
+
+    /* who asks, from where */
+    "x-forwarded-", "forwarded", "via", "x-real-ip", "x-client-ip",
+    "client-ip", "true-client-ip", "cf-connecting-ip", "x-agent-broker",
+
+    /* hop by hop, RFC 9110 section 7.6.1 */
+    "proxy", "proxy-connection", "proxy-authenticate", "keep-alive", "te",
+    "trailer", "upgrade", "http2-settings", "expect", "alt-used",
+
+    NULL
+};
+
+
+/* Made by the proxy for this hop: a Connection header cannot name them. */
+
+static const char  *ngx_agent_framing[] = {
+    "host", "connection", "content-length", "transfer-encoding", NULL
+};
+
+
+/* What an upstream cannot tell the box or the broker. */
+
+static const char  *ngx_agent_dropped[] = {
+    "x-accel-redirect", "x-accel-expires", "x-accel-limit-rate",
+    "x-accel-buffering", "x-accel-charset", "alt-svc", "nel", "report-to",
+    "x-agent-broker", NULL
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+
+
+ngx_int_t
+ngx_agent_upstream_filter_init(ngx_conf_t *cf)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_agent_header_filter;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    u_char              *p, *line, *end, *colon, *last;
+    size_t               size;
+    target_t            *t;
+    ngx_buf_t           *from, *to;
+    ngx_pool_cleanup_t  *cln;
+
+    from = r->upstream->request_bufs->buf;
+    t = &ctx->target;
+
+    size = (from->last - from->pos)
+           + t->method_len + t->path_len + t->query_len
+           + AUTHORITY_HOST_MAX + 128
+           + (ctx->rule->credential ? VAULT_VALUE_MAX : 0);
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    to = ngx_create_temp_buf(r->pool, size);
+
+    if (cln == NULL || to == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_agent_wipe;
+    cln->data = to;
+
+    p = to->last;
+    last = to->end;
+
+    p = ngx_cpymem(p, t->method, t->method_len);
+    *p++ = ' ';
+    p = ngx_cpymem(p, t->path, t->path_len);
+
+    if (t->query) {
+        *p++ = '?';
+        p = ngx_cpymem(p, t->query, t->query_len);
+    }
+
+    p = ngx_slprintf(p, last,
+                     t->authority.kind == AUTHORITY_IPV6
+                     ? " HTTP/1.1\r\nHost: [%s]" : " HTTP/1.1\r\nHost: %s",
+                     t->authority.host);
+
+    if (ctx->port != (ctx->tls ? 443 : 80)) {
+        p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) ctx->port);
+    }
+
+    *p++ = CR;
+    *p++ = LF;
+
+    if (ctx->rule->credential_kind != CREDENTIAL_NONE) {
+
+        p = ngx_agent_attach(p, last, ctx);
+
+        if (p == NULL) {
+            ctx->failure = "credential_unavailable";
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "the credential \"%s\" is not in the vault: "
+                          "nothing is sent", ctx->rule->credential);
+            return NGX_ERROR;
+        }
+    }
+
+    /* the header lines that the proxy made, from the second on */
+
+    line = ngx_strlchr(from->pos, from->last, LF);
+
+    while (line && ++line < from->last) {
+
+        end = ngx_strlchr(line, from->last, LF);
+        if (end == NULL) {
+            return NGX_ERROR;
+        }
+
+        colon = ngx_strlchr(line, end, ':');
+
+        if (colon
+            && ((size_t) (colon - line) != 4
+                || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
+            && !ngx_agent_is_stripped(r, line, colon - line))
+        {
+            p = ngx_cpymem(p, line, end + 1 - line);
+        }
+
+        line = end;
+    }
+
+    *p++ = CR;
+    *p++ = LF;
+
+    to->last = p;
+    to->flush = from->flush;
+    to->last_buf = from->last_buf;
+    to->last_in_chain = from->last_in_chain;
+
+    r->upstream->request_bufs->buf = to;
+
+    return NGX_OK;
+}
+
+
+/* The one place where a credential is attached. */
+
+static u_char *
+ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
+{
+    size_t  n;
+
+    /* nothing is attached where the upstream was not verified by TLS */
+
+    if (!ctx->tls) {
+        return NULL;
+    }
+
+    p = ngx_cpymem(p, "Authorization: Bearer ",
+                   sizeof("Authorization: Bearer ") - 1);
+
+    n = ngx_agent_vault_copy(ctx->rule->credential, p, last - p,
+                             &ctx->vault);
+    if (n == 0) {
+        return NULL;
+    }
+
+    p += n;
+
+    *p++ = CR;
+    *p++ = LF;
+
+    return p;
+}
+
+
+static ngx_uint_t
+ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name, size_t len)
+{
+    size_t       n;
+    const char **known;
+
+    for (known = ngx_agent_framing; *known; known++) {
+
+        if (ngx_strlen(*known) == len
+            && ngx_strncasecmp(name, (u_char *) *known, len) == 0)
+        {
+            return 0;
+        }
+    }
+
+    for (known = ngx_agent_stripped; *known; known++) {
+
+        n = ngx_strlen(*known);
+
+        if ((n == len || (n < len && (*known)[n - 1] == '-'))
+            && ngx_strncasecmp(name, (u_char *) *known, n) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return ngx_agent_is_hop(r, name, len);
+}
+
+
+/* Is it named by a Connection header of the client's? */
+
+static ngx_uint_t
+ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
+{
+    u_char           *p, *last, *word;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    part = &r->headers_in.headers.part;
+    header = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return 0;
+            }
+
+            part = part->next;
+            header = part->elts;
+            i = 0;
+
+            if (part->nelts == 0) {
+                return 0;
+            }
+        }
+
+        if (header[i].key.len != sizeof("connection") - 1
+            || ngx_strncasecmp(header[i].key.data, (u_char *) "connection",
+                               sizeof("connection") - 1)
+               != 0)
+        {
+            continue;
+        }
+
+        p = header[i].value.data;
+        last = p + header[i].value.len;
+
+        while (p < last) {
+
+            while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+                p++;
+            }
+
+            word = p;
+
+            while (p < last && *p != ' ' && *p != '\t' && *p != ',') {
+                p++;
+            }
+
+            if ((size_t) (p - word) == len
+                && ngx_strncasecmp(word, name, len) == 0)
+            {
+                return 1;
+            }
+        }
+    }
+}
+
+
+static void
+ngx_agent_wipe(void *data)
+{
+    ngx_buf_t *b = data;
+
+    ngx_explicit_memzero(b->start, b->end - b->start);
+}
+
+
+static ngx_int_t
+ngx_agent_header_filter(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    const char      **known;
+    ngx_agent_ctx_t  *ctx;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    part = &r->headers_out.headers.part;
+    header = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            header = part->elts;
+            i = 0;
+
+            if (part->nelts == 0) {
+                break;
+            }
+        }
+
+        for (known = ngx_agent_dropped; *known; known++) {
+
+            if (header[i].key.len == ngx_strlen(*known)
+                && ngx_strncasecmp(header[i].key.data, (u_char *) *known,
+                                   header[i].key.len)
+                   == 0)
+            {
+                header[i].hash = 0;
+            }
+        }
+    }
+
+    if (r->upstream == NULL || r->upstream->headers_in.status_n == 0) {
+
+        /* nginx's own page: no upstream said this */
+
+        header = ngx_list_push(&r->headers_out.headers);
+        if (header == NULL) {
+            return NGX_ERROR;
+        }
+
+        header->hash = 1;
+        ngx_str_set(&header->key, "X-Agent-Broker");
+        ngx_str_set(&header->value, "failed");
+    }
+
+    return ngx_http_next_header_filter(r);
+}

@@ -1,0 +1,172 @@
+/*
+ * agent_control: the socket that launchers connect to, as a listening socket
+ * of nginx's own, so that reloads and binary upgrades keep it.
+ */
+
+
+#include "ngx_agent_control.h"
+
+
+char *
+ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_srv_conf_t *ascf = conf;
+
+    ngx_str_t                 *value, path;
+    struct sockaddr_un         sun;
+    ngx_listening_t           *ls;
+    ngx_agent_main_conf_t     *amcf;
+    ngx_http_core_srv_conf_t  *cscf;
+
+    value = cf->args->elts;
+
+    if (ascf->control.len) {
+        return "is duplicate";
+    }
+
+    if (value[1].len < 6 || ngx_strncmp(value[1].data, "unix:", 5) != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"agent_control\" "
+                           "directive: it must be \"unix:PATH\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    /* core would take a relative path from the working directory */
+
+    path.data = value[1].data + 5;
+    path.len = value[1].len - 5;
+
+    if (ngx_conf_full_name(cf->cycle, &path, 0) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (path.len >= sizeof(sun.sun_path)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the path \"%V\" in \"agent_control\" directive "
+                           "is longer than a socket's may be: %uz bytes, at "
+                           "most %uz", &path, path.len,
+                           sizeof(sun.sun_path) - 1);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(&sun, sizeof(struct sockaddr_un));
+    sun.sun_family = AF_UNIX;
+    (void) ngx_cpystrn((u_char *) sun.sun_path, path.data,
+                       sizeof(sun.sun_path));
+
+    ls = ngx_create_listening(cf, (struct sockaddr *) &sun,
+                              sizeof(struct sockaddr_un));
+    if (ls == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
+
+    ls->handler = ngx_agent_control_init;
+    ls->servers = ascf;
+    ls->pool_size = 512;
+    ls->logp = &cf->cycle->new_log;
+    ls->log.data = &ls->addr_text;
+    ls->log.handler = ngx_accept_log_error;
+    ls->backlog = NGX_LISTEN_BACKLOG;
+    ls->rcvbuf = -1;
+    ls->sndbuf = -1;
+
+    /*
+     * "It has a listener": core adds no port 80 of its own.  Only boxes'
+     * doors lead to this server.
+     */
+
+    cscf->listen = 1;
+
+    ascf->control = path;
+    ascf->core = cscf;
+    ascf->file = (char *) cf->conf_file->file.name.data;
+    ascf->line = cf->conf_file->line;
+
+    amcf->servers++;
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * A master that was killed leaves its socket, and bind() would fail for
+ * ever.  One that nobody answers on, and that is a socket of ours, is
+ * removed; one that is answered belongs to a running broker.
+ */
+
+ngx_int_t
+ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+{
+    int                  rc;
+    ngx_err_t            err;
+    ngx_uint_t           i;
+    ngx_socket_t         s;
+    struct stat          st;
+    ngx_cycle_t         *old;
+    ngx_listening_t     *ls;
+    struct sockaddr_un   sun;
+
+    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER
+        || getenv("NGINX") != NULL)
+    {
+        return NGX_OK;
+    }
+
+    old = cf->cycle->old_cycle;
+    ls = old ? old->listening.elts : NULL;
+
+    for (i = 0; ls && i < old->listening.nelts; i++) {
+
+        if (ls[i].sockaddr->sa_family == AF_UNIX
+            && ngx_strcmp(((struct sockaddr_un *) ls[i].sockaddr)->sun_path,
+                          ascf->control.data) == 0)
+        {
+            return NGX_OK;                  /* a reload: it is our own */
+        }
+    }
+
+    if (lstat((char *) ascf->control.data, &st) == -1) {
+        return NGX_OK;
+    }
+
+    if (!S_ISSOCK(st.st_mode)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"agent_control\" \"%V\" is there and is no socket "
+                      "in %s:%ui", &ascf->control, ascf->file, ascf->line);
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(&sun, sizeof(struct sockaddr_un));
+    sun.sun_family = AF_UNIX;
+    (void) ngx_cpystrn((u_char *) sun.sun_path, ascf->control.data,
+                       sizeof(sun.sun_path));
+
+    s = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, 0);
+    if (s == -1) {
+        return NGX_ERROR;
+    }
+
+    rc = connect(s, (struct sockaddr *) &sun, sizeof(struct sockaddr_un));
+    err = ngx_socket_errno;
+    (void) close(s);
+
+    if (rc == 0 || err == NGX_EAGAIN) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "another broker is running on \"agent_control\" "
+                      "\"%V\" in %s:%ui", &ascf->control, ascf->file,
+                      ascf->line);
+        return NGX_ERROR;
+    }
+
+    if (err == NGX_ECONNREFUSED && st.st_uid == geteuid()) {
+        ngx_log_error(NGX_LOG_NOTICE, cf->log, 0,
+                      "removing the socket that an earlier broker left: "
+                      "\"%V\"", &ascf->control);
+        (void) unlink((char *) ascf->control.data);
+    }
+
+    return NGX_OK;
+}

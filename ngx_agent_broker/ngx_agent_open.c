@@ -1,0 +1,481 @@
+/*
+ * How a task begins: `open` gives it an id, a slot and a line in the audit;
+ * `serve` takes the box's sockets as its doors; `resume` does so again on
+ * another worker, or on a broker that was restarted, for the holder of the
+ * lease.
+ */
+
+
+#include "ngx_agent_control.h"
+
+
+#define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
+#define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
+
+
+static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
+    const policy_t *policy, json_t *env);
+static ngx_int_t ngx_agent_control_text(ngx_agent_launcher_t *l,
+    json_t *request, const char *key, size_t max);
+static void ngx_agent_control_ports(ngx_agent_launcher_t *l,
+    const policy_t *policy);
+static json_t *ngx_agent_control_opened(ngx_agent_launcher_t *l,
+    const policy_t *policy);
+static ngx_int_t ngx_agent_control_doors(ngx_agent_launcher_t *l);
+
+
+void
+ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
+{
+    u_char            random[NGX_AGENT_ID_LEN / 2];
+    ngx_int_t         rc;
+    const char       *name;
+    audit_line_t      line;
+    const policy_t   *policy;
+    ngx_agent_set_t  *set;
+
+    if (ngx_agent_control_version(l, request) != NGX_OK) {
+        return;
+    }
+
+    name = json_string_value(json_object_get(request, "policy"));
+
+    if (name == NULL) {
+        ngx_agent_control_refuse(l, "bad_request",
+                                 "\"policy\" must be a string");
+        return;
+    }
+
+    set = ngx_agent_set_get(l->connection->log);
+    if (set == NULL) {
+        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        return;
+    }
+
+    policy = ngx_agent_control_policy(l, set, name);
+
+    if (policy == NULL
+        || ngx_agent_control_text(l, request, "external_id", 128) != NGX_OK
+        || ngx_agent_control_text(l, request, "label", 128) != NGX_OK
+        || ngx_agent_control_text(l, request, "code_sha256", 64) != NGX_OK
+        || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
+           != NGX_OK)
+    {
+        goto done;
+    }
+
+    l->task = ngx_agent_task_create(l->connection->log);
+
+    if (l->task == NULL
+        || ngx_agent_random(random, sizeof(random)) != NGX_OK)
+    {
+        ngx_agent_control_refuse(l, "internal", "out of memory");
+        goto done;
+    }
+
+    ngx_agent_hex(l->task->id, random, sizeof(random));
+    l->task->uid = l->peer.uid;
+    (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
+                       sizeof(l->task->policy));
+
+    rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
+                               policy->limits[LIMIT_WALL_CLOCK]
+                               + NGX_AGENT_LIFE_SPARE);
+
+    if (rc != NGX_OK) {
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        ngx_agent_control_refuse(l, "busy",
+                                 "the zone is full of live tasks: "
+                                 "make \"agent_zone\" larger");
+        goto done;
+    }
+
+    l->phase = NGX_AGENT_OPENED;
+    l->expires = ngx_time() + (policy->limits[LIMIT_WALL_CLOCK]
+                               + NGX_AGENT_LIFE_SPARE) / 1000;
+
+    ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
+                          (u_char *) policy->hash, l->peer.uid);
+    audit_line_number(&line, "pid", l->peer.pid);
+
+    /* what the launcher says of itself stands apart from what we know */
+
+    audit_line_open(&line, "claimed");
+    audit_line_word(&line, "external_id",
+               json_string_value(json_object_get(request, "external_id")));
+    audit_line_word(&line, "label",
+               json_string_value(json_object_get(request, "label")));
+    audit_line_word(&line, "code_sha256",
+               json_string_value(json_object_get(request, "code_sha256")));
+    audit_line_close(&line);
+
+    if (ngx_agent_audit_write(&line, l->task->id) != NGX_OK) {
+        ngx_agent_control_refuse(l, "internal",
+                                 "the audit log cannot be written");
+        goto done;
+    }
+
+    ngx_agent_control_ports(l, policy);
+
+    ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
+
+    ngx_agent_control_send(l, ngx_agent_control_opened(l, policy));
+
+done:
+
+    ngx_agent_set_release(set);
+}
+
+
+static ngx_int_t
+ngx_agent_control_text(ngx_agent_launcher_t *l, json_t *request,
+    const char *key, size_t max)
+{
+    size_t       i, n;
+    json_t      *value;
+    const char  *p;
+
+    value = json_object_get(request, key);
+
+    if (value == NULL) {
+        return NGX_OK;
+    }
+
+    p = json_string_value(value);
+    n = json_string_length(value);
+
+    if (p == NULL || n > max) {
+        ngx_agent_control_refuse(l, "bad_request",
+                                 "\"%s\" must be a string of at most %d bytes",
+                                 key, (int) max);
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < n; i++) {
+
+        if ((u_char) p[i] < 0x20 || p[i] == 0x7f) {
+            ngx_agent_control_refuse(l, "bad_request",
+                                     "\"%s\" holds a control byte", key);
+            return NGX_DECLINED;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
+    json_t *env)
+{
+    size_t       i;
+    json_t      *value;
+    const char  *name;
+
+    if (env == NULL) {
+        return NGX_OK;
+    }
+
+    if (!json_is_object(env)) {
+        ngx_agent_control_refuse(l, "bad_request",
+                                 "\"env\" must be an object");
+        return NGX_DECLINED;
+    }
+
+    json_object_foreach(env, name, value) {
+
+        for (i = 0; i < policy->env_count; i++) {
+            if (ngx_strcmp(policy->env[i], name) == 0) {
+                break;
+            }
+        }
+
+        if (i == policy->env_count || !json_is_string(value)) {
+            ngx_agent_control_refuse(l, "bad_request",
+                                     "\"env\" holds a name that the policy "
+                                     "does not list");
+            return NGX_DECLINED;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* The doors of a task of this policy. */
+
+static void
+ngx_agent_control_ports(ngx_agent_launcher_t *l, const policy_t *policy)
+{
+    l->ports[0] = NGX_AGENT_PORT_PROXY;
+    l->ports_count = 1;
+}
+
+
+static json_t *
+ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
+{
+    char     rule[NGX_AGENT_RULE_NAME];
+    size_t   i;
+    json_t  *reply, *limits, *list, *box;
+
+    limits = json_object();
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+        (void) json_object_set_new(limits, limit_table[i].key,
+                  limit_table[i].unit == UNIT_CORES
+                  ? json_real((double) policy->limits[i] / 1000)
+                  : json_integer((json_int_t) policy->limits[i]));
+    }
+
+    box = json_pack("{s:s, s:[], s:[], s:[]}", "isolation", policy->isolation,
+                    "writable", "readable", "env");
+
+    list = json_object_get(box, "writable");
+
+    for (i = 0; i < policy->writable_count; i++) {
+        (void) json_array_append_new(list,
+                  json_pack("{s:s, s:I}", "path", policy->writable[i].path,
+                            "bytes",
+                            (json_int_t) policy->writable[i].bytes));
+    }
+
+    list = json_object_get(box, "readable");
+
+    for (i = 0; i < policy->readable_count; i++) {
+        (void) json_array_append_new(list, json_string(policy->readable[i]));
+    }
+
+    list = json_object_get(box, "env");
+
+    for (i = 0; i < policy->env_count; i++) {
+        (void) json_array_append_new(list, json_string(policy->env[i]));
+    }
+
+    list = json_array();
+
+    for (i = 0; i < policy->rules_count && i < 64; i++) {
+
+        (void) json_array_append_new(list,
+                  json_string(ngx_agent_rule_name(policy->rules[i], rule)));
+    }
+
+    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:n, s:o, s:I, s:s}",
+                      "ok", 1, "v", NGX_AGENT_PROTOCOL,
+                      "task_id", l->task->id, NGX_AGENT_ID_LEN,
+                      "limits", limits, "box", box, "ca",
+                      "hosts", list,
+                      "hosts_count", (json_int_t) policy->rules_count,
+                      "policy_hash", policy->hash);
+
+    list = json_array();
+
+    for (i = 0; i < l->ports_count; i++) {
+        (void) json_array_append_new(list,
+                  json_pack("{s:s, s:i}", "name", "proxy", "port",
+                            (int) l->ports[i]));
+    }
+
+    (void) json_object_set_new(reply, "doors", list);
+
+    return reply;
+}
+
+
+void
+ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request)
+{
+    (void) ngx_agent_control_doors(l);
+}
+
+
+/*
+ * What serve and resume share: the sockets are checked, the slot taken for
+ * this worker, the doors opened, the lease made.
+ */
+
+static ngx_int_t
+ngx_agent_control_doors(ngx_agent_launcher_t *l)
+{
+    char                lease[NGX_AGENT_LEASE_MAX];
+    uint64_t            netns;
+    ngx_int_t           rc;
+    ngx_uint_t          i, n;
+    const char         *why;
+    ngx_agent_task_t   *task;
+
+    task = l->task;
+
+    if (l->fds_count != l->ports_count) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "%d sockets were handed over for %d doors",
+                                 (int) l->fds_count, (int) l->ports_count);
+        return NGX_DECLINED;
+    }
+
+    netns = 0;
+
+    for (i = 0; i < l->fds_count; i++) {
+
+        why = ngx_agent_door_check(l->fds[i], l->ports[i],
+                                   ngx_agent_control_netns(), &netns);
+        if (why) {
+            ngx_agent_control_refuse(l, "bad_descriptor", "%s", why);
+            return NGX_DECLINED;
+        }
+    }
+
+    rc = ngx_agent_slot_take(task->id, l->peer.uid, netns, &task->sequence);
+
+    if (rc != NGX_OK) {
+        ngx_agent_control_refuse(l,
+                         rc == NGX_DECLINED ? "task_unknown"
+                                            : "bad_descriptor",
+                         rc == NGX_DECLINED
+                         ? "the task has ended"
+                         : "the net namespace is not this task's alone");
+        return NGX_DECLINED;
+    }
+
+    task->netns = netns;
+
+    n = l->fds_count;
+    l->fds_count = 0;
+
+    if (ngx_agent_doors_open(task, l->ascf, l->fds, n) != NGX_OK
+        || ngx_agent_lease_make(l->amcf, task->id, l->peer.uid, task->policy,
+                                netns, l->expires, lease)
+           == 0)
+    {
+        ngx_agent_control_refuse(l, "busy",
+                                 "no connection is free for the doors: raise "
+                                 "\"worker_connections\"");
+        return NGX_DECLINED;
+    }
+
+    if (l->connection->read->timer_set) {
+        ngx_del_timer(l->connection->read);
+    }
+
+    l->phase = NGX_AGENT_SERVING;
+
+    ngx_agent_control_send(l, json_pack("{s:b, s:s}", "ok", 1,
+                                        "lease", lease));
+
+    if (ngx_exiting || ngx_quit) {
+        ngx_agent_control_drain(l);
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
+{
+    u_char                  name[POLICY_NAME_MAX + 1];
+    json_t                 *id;
+    time_t                  expires;
+    uint64_t                netns;
+    const char             *lease;
+    audit_line_t            line;
+    const policy_t         *policy;
+    ngx_agent_set_t        *set;
+    ngx_agent_slot_view_t   view;
+
+    if (ngx_agent_control_version(l, request) != NGX_OK) {
+        return;
+    }
+
+    id = json_object_get(request, "task_id");
+    lease = json_string_value(json_object_get(request, "lease"));
+
+    if (!json_is_string(id) || json_string_length(id) != NGX_AGENT_ID_LEN
+        || lease == NULL)
+    {
+        ngx_agent_control_refuse(l, "bad_request",
+                                 "\"task_id\" and \"lease\" must be strings");
+        return;
+    }
+
+    if (l->fds_count == 0) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "no sockets were handed over");
+        return;
+    }
+
+    netns = ngx_agent_netns_cookie(l->fds[0]);
+
+    if (ngx_agent_lease_check(l->amcf, lease,
+                              (u_char *) json_string_value(id), l->peer.uid,
+                              netns, name, &expires)
+        != NGX_OK)
+    {
+        ngx_agent_control_refuse(l, "lease_invalid",
+                                 "the lease is not this user's, of this net "
+                                 "namespace, or has expired");
+        return;
+    }
+
+    set = ngx_agent_set_get(l->connection->log);
+    if (set == NULL) {
+        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        return;
+    }
+
+    policy = policy_set_find(set->policies, (char *) name);
+
+    if (policy == NULL
+        || !policy_allows_launcher(policy, l->peer.uid, l->groups,
+                                   l->groups_count, geteuid()))
+    {
+        ngx_agent_control_refuse(l, "policy_gone",
+                                 "the policy is gone, or this user may no "
+                                 "longer use it");
+        goto done;
+    }
+
+    l->task = ngx_agent_task_create(l->connection->log);
+
+    if (l->task == NULL) {
+        ngx_agent_control_refuse(l, "internal", "out of memory");
+        goto done;
+    }
+
+    ngx_memcpy(l->task->id, json_string_value(id), NGX_AGENT_ID_LEN);
+    ngx_memcpy(l->task->policy, name, sizeof(name));
+    l->task->uid = l->peer.uid;
+    l->expires = expires;
+
+    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK
+        && ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid,
+                                 policy, (expires - ngx_time()) * 1000)
+           == NGX_BUSY)
+    {
+        /* a broker that was restarted: its zone knows no task yet */
+
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        ngx_agent_control_refuse(l, "busy", "the zone is full of live tasks");
+        goto done;
+    }
+
+    ngx_agent_control_ports(l, policy);
+
+    if (ngx_agent_control_doors(l) != NGX_OK) {
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        goto done;
+    }
+
+    ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
+                          (u_char *) policy->hash, l->peer.uid);
+    audit_line_number(&line, "pid", l->peer.pid);
+    audit_line_bool(&line, "resumed", true);
+    (void) ngx_agent_audit_write(&line, l->task->id);
+
+done:
+
+    ngx_agent_set_release(set);
+}

@@ -1,0 +1,289 @@
+/*
+ * Why a request is refused, and how it is said: the table of reasons, the
+ * hint a model can act on, the body, the audit line and the task's record.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+static ngx_int_t ngx_agent_refusal(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx, const char *hint);
+static const char *ngx_agent_hint(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static const char *ngx_agent_hosts_hint(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+
+
+static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
+
+    [NGX_AGENT_REASON_RULE] = { "rule", 0, NULL },
+
+    [NGX_AGENT_REASON_MALFORMED] = { "malformed", 400,
+        "send one HTTP/1.1 request with a plain host name" },
+
+    [NGX_AGENT_REASON_MISMATCH] = { "authority_mismatch", 400,
+        "the URL and the Host header must name the same host and port" },
+
+    [NGX_AGENT_REASON_TASK_UNKNOWN] = { "task_unknown", 403,
+        "the task of this box has ended" },
+
+    [NGX_AGENT_REASON_POLICY_GONE] = { "policy_gone", 403,
+        "the policy of this task is gone: nothing is allowed" },
+
+    [NGX_AGENT_REASON_HOST] = { "host_not_allowed", 403, NULL },
+
+    [NGX_AGENT_REASON_PORT] = { "port_not_allowed", 403,
+        "this host is allowed on another port only" },
+
+    [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
+
+    [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
+        "the host is allowed, but its name has no address now" },
+
+    [NGX_AGENT_REASON_ADDRESS] = { "address_not_allowed", 403,
+        "the host is allowed, but not at the address its name has" },
+
+    [NGX_AGENT_REASON_AUDIT] = { "audit_unavailable", 503,
+        "the request cannot be recorded now, so it is not made: try later" },
+
+    [NGX_AGENT_REASON_CREDENTIAL] = { "credential_unavailable", 502,
+        "the credential of this host cannot be attached" },
+
+    [NGX_AGENT_REASON_CHANGED] = { "policy_changed", 503,
+        "the policy changed under this request: try again" },
+
+    [NGX_AGENT_REASON_CONFIGURATION] = { "configuration", 500,
+        "the broker's configuration is unsafe: nothing is sent" },
+
+    [NGX_AGENT_REASON_INTERNAL] = { "internal", 500,
+        "the broker has a problem of its own" },
+};
+
+
+/* As the configuration spells it: "*.packages.example", "[::1]:8443". */
+
+char *
+ngx_agent_rule_name(const policy_rule_t *rule, char dst[NGX_AGENT_RULE_NAME])
+{
+    size_t  len;
+
+    len = snprintf(dst, NGX_AGENT_RULE_NAME,
+                   "%s%s%s",
+                   rule->kind == AUTHORITY_IPV6 ? "["
+                                       : rule->wildcard ? "*." : "",
+                   rule->host,
+                   rule->kind == AUTHORITY_IPV6 ? "]" : "");
+
+    if (rule->port) {
+        (void) snprintf(dst + len, NGX_AGENT_RULE_NAME - len, ":%u",
+                        (unsigned) rule->port);
+    }
+
+    return dst;
+}
+
+
+const ngx_agent_reason_t *
+ngx_agent_reason(ngx_agent_reason_e reason)
+{
+    return &ngx_agent_reasons[reason];
+}
+
+
+ngx_int_t
+ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, const char *why)
+{
+    const char  *hint;
+
+    ctx->state = NGX_AGENT_REFUSED;
+    ctx->reason = reason;
+    ctx->why = why;
+
+    hint = ngx_agent_hint(r, ctx);
+
+    /*
+     * A refusal is refused whether or not it can be recorded: nothing leaves
+     * either way.
+     */
+
+    (void) ngx_agent_audit_decision(ctx, "denied");
+
+    ngx_agent_slot_refuse(ctx->task->id, ctx, hint);
+
+    return ngx_agent_refusal(r, ctx, hint);
+}
+
+
+static const char *
+ngx_agent_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    if (ctx->rule && ctx->rule->hint) {
+        return ctx->rule->hint;
+    }
+
+    switch (ctx->reason) {
+
+    case NGX_AGENT_REASON_HOST:
+    case NGX_AGENT_REASON_METHOD:
+        return ngx_agent_hosts_hint(r, ctx);
+
+    default:
+        return ngx_agent_reasons[ctx->reason].hint;
+    }
+}
+
+
+/* What a model can do instead: the hosts of the task, or a rule's methods. */
+
+static const char *
+ngx_agent_hosts_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    char    *hint, rule[NGX_AGENT_RULE_NAME];
+    size_t   i, n, len, max;
+
+    max = 200;
+
+    hint = ngx_pnalloc(r->pool, max + 64);
+    if (hint == NULL) {
+        return NULL;
+    }
+
+    if (ctx->reason == NGX_AGENT_REASON_METHOD) {
+
+        len = snprintf(hint, max, "allowed methods:");
+        n = ctx->rule->methods_count;
+
+        if (n == 0) {
+            (void) snprintf(hint + len, max - len, " GET HEAD");
+            return hint;
+        }
+
+        for (i = 0; i < n && len + ngx_strlen(ctx->rule->methods[i]) + 1 < max;
+             i++)
+        {
+            len += snprintf(hint + len, max - len, " %s",
+                            ctx->rule->methods[i]);
+        }
+
+        return hint;
+    }
+
+    n = ctx->policy ? ctx->policy->rules_count : 0;
+
+    if (n == 0) {
+        return "this task may call no host";
+    }
+
+    len = snprintf(hint, max, "this task may call only:");
+
+    for (i = 0; i < n; i++) {
+
+        (void) ngx_agent_rule_name(ctx->policy->rules[i], rule);
+
+        if (len + ngx_strlen(rule) + 2 > max) {
+            (void) snprintf(hint + len, 64, " and %u more",
+                            (unsigned) (n - i));
+            break;
+        }
+
+        len += snprintf(hint + len, max - len, " %s", rule);
+    }
+
+    return hint;
+}
+
+
+/* The body of a refusal: fixed keys, every foreign byte escaped by jansson. */
+
+static ngx_int_t
+ngx_agent_refusal(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    const char *hint)
+{
+    char                      *text;
+    json_t                    *body;
+    ngx_str_t                  content, type;
+    ngx_int_t                  rc;
+    ngx_table_elt_t           *header;
+    ngx_http_complex_value_t   cv;
+
+    body = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
+                     "s:s?}",
+               "error", ngx_agent_reasons[ctx->reason].status == 403
+                        ? "denied" : "failed",
+               "reason", ngx_agent_reasons[ctx->reason].word,
+               "detail", ctx->why,
+               "host", ctx->target.authority.host,
+                       (int) ctx->target.authority.host_len,
+               "port", (int) ctx->target.authority.port,
+               "method", ctx->target.method ? (char *) ctx->target.method
+                                            : "",
+                         (int) ngx_min(ctx->target.method_len, 64),
+               "path", ctx->target.path ? (char *) ctx->target.path : "",
+                       (int) ngx_min(ctx->target.path_len, 512),
+               "task", ctx->task->id, NGX_AGENT_ID_LEN,
+               "policy", ctx->task->policy,
+               "hint", hint);
+
+    text = body ? json_dumps(body, JSON_COMPACT|JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(body);
+
+    if (text == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    content.len = ngx_strlen(text);
+    content.data = ngx_pnalloc(r->pool, content.len + 1);
+
+    if (content.data == NULL) {
+        free(text);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memcpy(content.data, text, content.len);
+    content.data[content.len++] = '\n';
+
+    free(text);
+
+    header = ngx_list_push(&r->headers_out.headers);
+    if (header == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    header->hash = 1;
+    ngx_str_set(&header->key, "X-Agent-Broker");
+
+    if (ngx_agent_reasons[ctx->reason].status == 403) {
+        ngx_str_set(&header->value, "denied");
+
+    } else {
+        ngx_str_set(&header->value, "failed");
+    }
+
+    /*
+     * At once and for good: no 100 Continue for a body that goes nowhere,
+     * and what follows on this connection is not read as another request.
+     */
+
+    r->expect_tested = 1;
+    r->keepalive = 0;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
+    cv.value = content;
+
+    ngx_str_set(&type, "application/json");
+
+    rc = ngx_http_send_response(r, ngx_agent_reasons[ctx->reason].status,
+                                &type, &cv);
+
+    ngx_http_finalize_request(r, rc);
+
+    return NGX_DONE;
+}

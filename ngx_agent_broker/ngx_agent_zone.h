@@ -1,0 +1,37 @@
+/* The zone as ngx_agent_zone.c and ngx_agent_slot.c share it. */
+
+#ifndef NGX_AGENT_ZONE_H
+#define NGX_AGENT_ZONE_H
+
+
+#include "ngx_agent_broker.h"
+
+
+typedef struct {
+    u_char      *text;
+    size_t       len;
+} ngx_agent_text_t;
+
+
+typedef struct {
+    ngx_rbtree_t        rbtree;
+    ngx_rbtree_node_t   sentinel;
+    ngx_queue_t         slots;
+
+    ngx_agent_text_t    current;
+    ngx_agent_text_t    pending;        /* of a configuration not started */
+    ngx_atomic_t        generation;     /* of current; read without the lock */
+} ngx_agent_zone_t;
+
+
+/* Of the newest configuration; the lock is the pool's mutex. */
+
+extern ngx_slab_pool_t   *ngx_agent_pool;
+extern ngx_agent_zone_t  *ngx_agent_zone;
+
+
+void ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
+    ngx_rbtree_node_t *sentinel);
+
+
+#endif /* NGX_AGENT_ZONE_H */
