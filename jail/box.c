@@ -1,0 +1,419 @@
+/*
+ * Making the box's first process.  What the child needs is opened here,
+ * before it exists; what must be done to it from outside (its maps of ids,
+ * its resource limits) is done here while it works on what it can do alone.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "setup.h"
+
+
+/*
+ * No time namespace here: given to clone3 it freezes the offsets.  The
+ * cgroup namespace follows when the child has joined its group: its root is
+ * where the process is when it is made.
+ */
+#define BOX_NAMESPACES  (CLONE_NEWUSER|CLONE_NEWNS|CLONE_NEWPID|CLONE_NEWNET \
+                         |CLONE_NEWIPC|CLONE_NEWUTS)
+
+
+typedef enum {
+    RLIMIT_SAME = 0,            /* soft and hard are the value, or no box */
+    RLIMIT_FULL                 /* soft becomes the hard limit */
+} box_rlimit_mode_t;
+
+
+typedef struct {
+    int                resource;
+    const char        *name;
+    box_rlimit_mode_t  mode;
+    rlim_t             value;
+} box_rlimit_t;
+
+
+/*
+ * Not here: RLIMIT_NPROC and RLIMIT_AS as limits.  The first counts all
+ * processes of the id outside, the second breaks Node and Java; the cgroup
+ * bounds both honestly.  A caller's own soft limits are not the task's.
+ */
+
+static const box_rlimit_t  box_rlimits[] = {
+    { RLIMIT_CORE, "core", RLIMIT_SAME, 0 },
+    { RLIMIT_NICE, "nice", RLIMIT_SAME, 0 },
+    { RLIMIT_RTPRIO, "rtprio", RLIMIT_SAME, 0 },
+    { RLIMIT_CPU, "cpu", RLIMIT_FULL, 0 },
+    { RLIMIT_FSIZE, "fsize", RLIMIT_FULL, 0 },
+    { RLIMIT_DATA, "data", RLIMIT_FULL, 0 },
+    { RLIMIT_AS, "as", RLIMIT_FULL, 0 },
+    { RLIMIT_NPROC, "nproc", RLIMIT_FULL, 0 },
+};
+
+
+static pid_t box_clone(int *pidfd);
+static int box_map(box_t *box, const box_spec_t *spec, fault_t *fault);
+static int box_write(pid_t pid, const char *file, const char *text,
+    fault_t *fault);
+static int box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT],
+    fault_t *fault);
+static int box_oom_score(box_t *box, fault_t *fault);
+
+
+/*
+ * An id of the box mapped to host root could, without any capability, read
+ * what root's files allow their owner.  So root gives the box an id of its
+ * own.  Root of a container may not have that range; then its own id is not
+ * the host's 0, and is as good as an ordinary user's.
+ */
+
+int
+box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault)
+{
+    int      found;
+    FILE    *map;
+    unsigned long  inside, outside, count, root;
+
+    spec->outer_uid = geteuid();
+    spec->outer_gid = getegid();
+    spec->is_root = false;
+
+    if (spec->outer_uid != 0) {
+        return 0;
+    }
+
+    map = fopen("/proc/self/uid_map", "re");
+
+    if (map == NULL) {
+        return fault_set(fault, STAGE_IDMAP, errno,
+                         "/proc/self/uid_map cannot be read");
+    }
+
+    found = 0;
+    root = 0;
+
+    while (fscanf(map, "%lu %lu %lu", &inside, &outside, &count) == 3) {
+
+        if (inside == 0) {
+            root = outside;
+        }
+
+        if (inside <= BOX_OUTER_BASE
+            && count > BOX_OUTER_BASE - inside
+            && count - (BOX_OUTER_BASE - inside) >= CGROUP_SLOTS)
+        {
+            found = 1;
+        }
+    }
+
+    (void) fclose(map);
+
+    if (found) {
+        spec->outer_uid = BOX_OUTER_BASE + slot;
+        spec->outer_gid = BOX_OUTER_BASE + slot;
+        spec->is_root = true;
+        return 0;
+    }
+
+    if (root != 0) {
+        return 0;
+    }
+
+    (void) fault_set(fault, STAGE_IDMAP, 0,
+                     "this root has no id for a box: its user namespace maps "
+                     "host root but not the ids from %u", BOX_OUTER_BASE);
+    fault_fix(fault, "run the launcher as an ordinary user");
+
+    return -1;
+}
+
+
+int
+box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
+    fault_t *fault)
+{
+    int       sync[2], lifeline[2], out[2], err[2];
+    unsigned  i;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) != 0
+        || socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, lifeline) != 0
+        || pipe2(out, O_CLOEXEC) != 0
+        || pipe2(err, O_CLOEXEC) != 0)
+    {
+        return fault_set(fault, STAGE_NAMESPACES, errno,
+                         "the box's descriptors cannot be made");
+    }
+
+    *box = (box_t) {
+        .pid = -1, .pidfd = -1, .sync = sync[0], .lifeline = lifeline[0],
+        .out = out[0], .err = err[0]
+    };
+
+    spec->sync = sync[1];
+    spec->lifeline = lifeline[1];
+    spec->out = out[1];
+    spec->err = err[1];
+
+    /* so that the task may open /dev/stdout and /dev/stderr by name */
+
+    if (spec->is_root
+        && (fchown(out[1], spec->outer_uid, spec->outer_gid) != 0
+            || fchown(err[1], spec->outer_uid, spec->outer_gid) != 0))
+    {
+        return fault_set(fault, STAGE_NAMESPACES, errno,
+                         "the output pipes cannot be given to the box");
+    }
+
+    /* only reading ends: a task must not make its launcher wait */
+
+    (void) fcntl(out[0], F_SETFL, O_NONBLOCK);
+    (void) fcntl(err[0], F_SETFL, O_NONBLOCK);
+
+    box->pid = box_clone(&box->pidfd);
+
+    if (box->pid == 0) {
+        (void) close(sync[0]);
+        (void) close(lifeline[0]);
+        setup_run(spec);
+    }
+
+    if (box->pid == -1) {
+        return fault_set(fault, STAGE_NAMESPACES, errno,
+                         "the namespaces cannot be made");
+    }
+
+    (void) close(sync[1]);
+    (void) close(lifeline[1]);
+    (void) close(out[1]);
+    (void) close(err[1]);
+
+    for (i = 0; i < spec->nfiles; i++) {
+        (void) close(spec->files[i].fd);
+        spec->files[i].fd = -1;
+    }
+
+    if (box_map(box, spec, fault) != 0
+        || box_rlimit(box, limits, fault) != 0
+        || box_oom_score(box, fault) != 0)
+    {
+        return -1;
+    }
+
+    if (send(box->sync, &(char) { SYNC_MAPPED }, 1, MSG_NOSIGNAL) != 1) {
+        return fault_set(fault, STAGE_IDMAP, errno,
+                         "the box's first process is gone");
+    }
+
+    return 0;
+}
+
+
+/*
+ * Raw, since glibc has no clone3 with a fork's meaning.  What glibc keeps of
+ * the thread is stale in the child: it uses system calls by number or calls
+ * that do not look at it.
+ */
+
+static pid_t
+box_clone(int *pidfd)
+{
+    long                pid;
+    struct clone_args   args;
+
+    args = (struct clone_args) {
+        .flags = BOX_NAMESPACES|CLONE_PIDFD,
+        .pidfd = (uint64_t) (uintptr_t) pidfd,
+        .exit_signal = SIGCHLD
+    };
+
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    /* a container's filter may hide clone3, so that flags can be judged */
+
+    if (pid == -1 && errno == ENOSYS) {
+#if defined(__s390x__)
+        pid = syscall(SYS_clone, NULL,
+                      (unsigned long) (args.flags|SIGCHLD), pidfd, NULL, 0);
+#else
+        pid = syscall(SYS_clone, (unsigned long) (args.flags|SIGCHLD), NULL,
+                      pidfd, NULL, 0);
+#endif
+    }
+
+    return (pid_t) pid;
+}
+
+
+static int
+box_map(box_t *box, const box_spec_t *spec, fault_t *fault)
+{
+    char  uid[64], gid[64];
+
+    (void) sprintf(uid, "%u %u 1", BOX_UID, (unsigned) spec->outer_uid);
+    (void) sprintf(gid, "%u %u 1", BOX_UID, (unsigned) spec->outer_gid);
+
+    if (!spec->is_root
+        && box_write(box->pid, "setgroups", "deny", fault) != 0)
+    {
+        return -1;
+    }
+
+    if (box_write(box->pid, "uid_map", uid, fault) != 0) {
+        return -1;
+    }
+
+    return box_write(box->pid, "gid_map", gid, fault);
+}
+
+
+static int
+box_write(pid_t pid, const char *file, const char *text, fault_t *fault)
+{
+    int   fd, err;
+    char  path[64];
+
+    (void) sprintf(path, "/proc/%d/%s", (int) pid, file);
+    fd = open(path, O_WRONLY|O_CLOEXEC);
+
+    if (fd == -1 || write(fd, text, strlen(text)) != (ssize_t) strlen(text)) {
+        err = errno;
+
+        if (fd != -1) {
+            (void) close(fd);
+        }
+
+        return fault_set(fault, STAGE_IDMAP, err,
+                         "\"%s\" cannot be written to %s of the box", text,
+                         file);
+    }
+
+    (void) close(fd);
+
+    return 0;
+}
+
+
+static int
+box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+{
+    size_t               i, n;
+    rlim_t               value;
+    struct rlimit        old, new;
+    const box_rlimit_t  *l;
+    box_rlimit_t         nofile;
+
+    nofile = (box_rlimit_t) {
+        RLIMIT_NOFILE, "nofile", RLIMIT_SAME, limits[LIMIT_OPEN_FILES]
+    };
+
+    n = sizeof(box_rlimits) / sizeof(box_rlimits[0]);
+
+    for (i = 0; i <= n; i++) {
+        l = i < n ? &box_rlimits[i] : &nofile;
+        value = l->value;
+
+        if (l->mode == RLIMIT_FULL) {
+
+            if (prlimit(box->pid, l->resource, NULL, &old) != 0) {
+                return fault_set(fault, STAGE_RLIMITS, errno,
+                                 "the limit %s cannot be read", l->name);
+            }
+
+            if (old.rlim_cur == old.rlim_max) {
+                continue;
+            }
+
+            value = old.rlim_max;
+        }
+
+        new = (struct rlimit) { value, value };
+
+        if (prlimit(box->pid, l->resource, &new, NULL) != 0) {
+            return fault_set(fault, STAGE_RLIMITS, errno,
+                             "the limit %s cannot be set to %" PRIu64,
+                             l->name, (uint64_t) value);
+        }
+    }
+
+    return 0;
+}
+
+
+/*
+ * A launcher that the kernel is told to spare must not pass that on.  Written
+ * from here, because written by one who may lower it, the value is also the
+ * floor for those who may not.
+ */
+
+static int
+box_oom_score(box_t *box, fault_t *fault)
+{
+    int      fd, score;
+    char     buf[16];
+    ssize_t  n;
+
+    fd = open("/proc/self/oom_score_adj", O_RDONLY|O_CLOEXEC);
+
+    if (fd == -1) {
+        return fault_set(fault, STAGE_RLIMITS, errno,
+                         "/proc/self/oom_score_adj cannot be read");
+    }
+
+    n = read(fd, buf, sizeof(buf) - 1);
+    (void) close(fd);
+
+    buf[n > 0 ? n : 0] = '\0';
+    score = atoi(buf);
+
+    return score < 0 ? box_write(box->pid, "oom_score_adj", "0", fault) : 0;
+}
+
+
+int
+box_go(box_t *box, fault_t *fault)
+{
+    if (send(box->sync, &(char) { SYNC_GO }, 1, MSG_NOSIGNAL) != 1) {
+        return fault_set(fault, STAGE_START, errno,
+                         "the box's first process is gone");
+    }
+
+    return 0;
+}
+
+
+/* By pidfd, never by number: a number may be another's by now. */
+
+void
+box_kill(box_t *box)
+{
+    if (box->pidfd != -1) {
+        (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+    }
+}
+
+
+void
+box_close(box_t *box)
+{
+    int       *fds[] = { &box->pidfd, &box->sync, &box->lifeline, &box->out,
+                         &box->err };
+    unsigned   i;
+
+    for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (*fds[i] != -1) {
+            (void) close(*fds[i]);
+            *fds[i] = -1;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+/*
+ * What a box is made of: filled by the launcher, read by the child between
+ * clone and exec.  The child gets it by copy-on-write; nothing of it is
+ * reachable from the task.
+ */
+
+#ifndef JAIL_BOX_H
+#define JAIL_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cgroup.h"
+#include "fault.h"
+#include "files.h"
+#include "limits.h"
+
+
+#define BOX_UID            1000         /* in the box; the same for the gid */
+#define BOX_WORK           "/tmp/work"
+#define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
+
+#define BOX_DOORS_MAX      64
+#define BOX_WRITABLE_MAX   16
+#define BOX_READABLE_MAX   32
+#define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 1)
+#define BOX_DETAIL_MAX     160
+
+
+typedef struct {
+    uint16_t  port;
+    bool      udp;
+} box_door_t;
+
+
+typedef struct {
+    const char  *path;                  /* absolute */
+    uint64_t     bytes;
+} box_writable_t;
+
+
+typedef struct {
+
+    /* the identity outside, and whether the caller may leave its groups */
+    uid_t            outer_uid;
+    gid_t            outer_gid;
+    bool             is_root;
+
+    /* descriptors of the child */
+    int              sync;              /* SOCK_SEQPACKET to the launcher */
+    int              lifeline;          /* ends with the launcher */
+    int              out;
+    int              err;
+    int              attach[CGROUP_ATTACH_MAX];
+    unsigned         nattach;
+
+    /* the launcher's own text, to be wiped in the child */
+    char            *scrub;
+    size_t           scrub_len;
+
+    /* the file system */
+    task_file_t     *files;
+    unsigned         nfiles;
+    box_writable_t   writable[BOX_WRITABLE_MAX];
+    unsigned         nwritable;
+    const char      *readable[BOX_READABLE_MAX];
+    unsigned         nreadable;
+    uint64_t         memory;            /* the limit, for the size of shm */
+
+    /* the network */
+    box_door_t       doors[BOX_DOORS_MAX];
+    unsigned         ndoors;
+
+    /* the program */
+    char           **argv;
+    char           **envp;
+    const char      *path;              /* of envp: where programs are found */
+
+} box_spec_t;
+
+
+/*
+ * Messages on `sync`, each one packet.  The launcher sends one byte, the
+ * child a report.  The socket's end at exec is the sign of its success, and
+ * with it the wall clock starts.
+ */
+
+#define SYNC_MAPPED  'M'                /* the ids are mapped */
+#define SYNC_GO      'G'                /* the broker serves: execute */
+
+
+typedef enum {
+    REPORT_FAULT = 1,                   /* a step failed: stage, err, detail */
+    REPORT_DOORS,                       /* with the doors' sockets */
+    REPORT_READY,                       /* with the writable mounts */
+    REPORT_EXEC                         /* what follows is execve */
+} report_kind_t;
+
+
+typedef struct {
+    uint32_t  kind;
+    uint32_t  stage;
+    int32_t   err;
+    char      detail[BOX_DETAIL_MAX];   /* what it was about; may be empty */
+} report_t;
+
+
+/*
+ * On `lifeline`, from the box's init to the launcher: how the main process
+ * ended, as waitpid(2) gives it.
+ */
+typedef struct {
+    int32_t  status;
+} box_end_t;
+
+
+/* The launcher's side. */
+
+typedef struct {
+    pid_t  pid;
+    int    pidfd;
+    int    sync;
+    int    lifeline;
+    int    out;
+    int    err;
+} box_t;
+
+
+/*
+ * Which id outside the box is to be used, from whom the launcher runs as and
+ * from the slot its cgroup claimed.
+ */
+int box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault);
+
+/*
+ * Makes the namespaces and the box's first process, which goes on in
+ * setup_run(), maps its ids and sets its resource limits.
+ */
+int box_start(box_t *box, box_spec_t *spec,
+    const uint64_t limits[LIMIT_COUNT], fault_t *fault);
+
+/* Tells the child that it may execute the program. */
+int box_go(box_t *box, fault_t *fault);
+
+void box_kill(box_t *box);
+void box_close(box_t *box);
+
+
+#endif /* JAIL_BOX_H */

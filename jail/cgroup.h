@@ -1,0 +1,96 @@
+/*
+ * The box's cgroup: made before the box, joined by the box's first process
+ * itself, read after its end, then removed.  A version of cgroups is one
+ * table of functions; nothing else in the launcher knows which one it is.
+ *
+ * Where: <controller>/agent-jail/<uid of the launcher>/<slot>.  The directory
+ * is at the same time the claim on the slot, a number below CGROUP_SLOTS that
+ * no other live box of this uid has, and is locked (flock) by its launcher
+ * for as long as that lives.  So a directory whose lock is free belongs to
+ * nobody, whatever pid namespace its launcher lived in, and may be swept.
+ */
+
+#ifndef JAIL_CGROUP_H
+#define JAIL_CGROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fault.h"
+#include "limits.h"
+
+
+#define CGROUP_SLOTS       65536
+#define CGROUP_ATTACH_MAX  4
+
+
+typedef struct cgroup_ops_s  cgroup_ops_t;
+
+
+typedef struct {
+    const cgroup_ops_t  *ops;
+    uint32_t             slot;
+    char                 name[16];      /* the slot, as the directory's name */
+    int                  lock;          /* the locked directory, -1: none */
+    int                  parents[CGROUP_ATTACH_MAX];
+    int                  dirs[CGROUP_ATTACH_MAX];
+
+    /*
+     * Descriptors for the child: a "0" written to each by a process puts
+     * that process into the group.
+     */
+    int                  attach[CGROUP_ATTACH_MAX];
+    unsigned             nattach;
+} cgroup_t;
+
+
+typedef struct {
+    uint64_t  cpu_ns;
+    uint64_t  memory;           /* bytes, now */
+    uint64_t  memory_peak;
+    uint64_t  pids;
+    uint64_t  pids_peak;
+    uint64_t  oom_kills;
+    uint64_t  pids_refused;     /* forks that failed at the limit */
+} cgroup_usage_t;
+
+
+struct cgroup_ops_s {
+    const char  *version;       /* "v1", as in the result */
+
+    /* Claims a slot, makes the group, sets and verifies the limits. */
+    int        (*create)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
+                         fault_t *fault);
+
+    /* Values that cannot be read are left as they are. */
+    void       (*usage)(cgroup_t *cg, cgroup_usage_t *usage);
+
+    /* To be called when every process of the box is reaped. */
+    void       (*remove)(cgroup_t *cg);
+
+    /*
+     * Removes the directories of one uid whose launchers are dead; looks at
+     * no more than max of them.  The number removed, or -1 with errno.
+     */
+    int        (*sweep)(uid_t uid, unsigned max);
+
+    /* Calls sweep for every uid the caller may sweep; the sum. */
+    int        (*sweep_all)(void);
+};
+
+
+/* The box's init is not the task's: it is not counted against its limit. */
+#define CGROUP_PIDS_OVERHEAD  1
+
+
+extern const cgroup_ops_t  cgroup_v1;
+
+/* The operations for this host; NULL with a fault when there are none. */
+const cgroup_ops_t *cgroup_probe(fault_t *fault);
+
+/* A group that holds nothing, so that it may be removed at any time. */
+void cgroup_clear(cgroup_t *cg);
+
+
+#endif /* JAIL_CGROUP_H */

@@ -1,0 +1,23 @@
+/*
+ * Milliseconds that no one can set back: CLOCK_MONOTONIC.
+ */
+
+#ifndef JAIL_CLOCK_H
+#define JAIL_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+
+static inline int64_t
+clock_ms(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+#endif /* JAIL_CLOCK_H */

@@ -1,0 +1,126 @@
+/*
+ * What the task finds in its environment.  Nothing is passed through: what
+ * is not in these tables is not there.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "box.h"
+#include "env.h"
+
+
+#define ENV_DOOR       "127.0.0.1:8899"
+#define ENV_NO_PROXY   "localhost,127.0.0.1,::1"
+#define ENV_MAX        40
+
+
+static const char *const  env_always[] = {
+    "PATH=" ENV_PATH,
+    "HOME=" BOX_WORK,
+    "TMPDIR=/tmp",
+    "TASK_OUT=/run/task/out",
+    "LANG=C.UTF-8",
+    "USER=task",
+    "LOGNAME=task",
+    "SHELL=/bin/sh",
+    NULL
+};
+
+
+/* Both cases: curl reads only the lower one for http, others the upper. */
+
+static const char *const  env_broker[] = {
+    "HTTP_PROXY=http://" ENV_DOOR,
+    "http_proxy=http://" ENV_DOOR,
+    "HTTPS_PROXY=http://" ENV_DOOR,
+    "https_proxy=http://" ENV_DOOR,
+    "NO_PROXY=" ENV_NO_PROXY,
+    "no_proxy=" ENV_NO_PROXY,
+    "NODE_USE_ENV_PROXY=1",
+    "AGENT_BROKER_URL=http://" ENV_DOOR,
+    "JAVA_TOOL_OPTIONS="
+        "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "
+        "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8899",
+    NULL
+};
+
+
+/*
+ * Libraries start a thread for each processor they see, which is the host's
+ * number and not the task's share of it.
+ */
+static const char *const  env_threads[] = {
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS", "RAYON_NUM_THREADS", "GOMAXPROCS",
+    "CARGO_BUILD_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", NULL
+};
+
+
+char **
+env_build(uint64_t cpu, bool broker)
+{
+    char                **env, text[64];
+    unsigned              n;
+    const char *const    *p;
+
+    env = calloc(ENV_MAX, sizeof(char *));
+
+    if (env == NULL) {
+        return NULL;
+    }
+
+    n = 0;
+
+    for (p = env_always; *p; p++) {
+        env[n++] = strdup(*p);
+    }
+
+    for (p = env_broker; broker && *p; p++) {
+        env[n++] = strdup(*p);
+    }
+
+    for (p = env_threads; *p; p++) {
+        (void) snprintf(text, sizeof(text), "%s=%llu", *p,
+                        (unsigned long long) ((cpu + 999) / 1000));
+        env[n++] = strdup(text);
+    }
+
+    while (n > 0) {
+        if (env[--n] == NULL) {
+            return NULL;
+        }
+    }
+
+    return env;
+}
+
+
+/* Copied, since argv itself is wiped in the child. */
+
+char **
+env_command(char **words, const char *code)
+{
+    char      **argv;
+    unsigned    i, n;
+
+    for (n = 0; words[n]; n++) { /* void */ }
+
+    argv = calloc(n + 2, sizeof(char *));
+
+    if (argv == NULL) {
+        return NULL;
+    }
+
+    for (i = 0; i < n + (code != NULL); i++) {
+        argv[i] = strdup(i < n ? words[i] : code);
+
+        if (argv[i] == NULL) {
+            return NULL;
+        }
+    }
+
+    return argv;
+}

@@ -1,0 +1,22 @@
+/*
+ * The task's environment and arguments, built up from nothing.
+ */
+
+#ifndef JAIL_ENV_H
+#define JAIL_ENV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+
+#define ENV_PATH  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin" \
+                  ":/bin"
+
+/* cpu in thousandths of a core; NULL when out of memory. */
+char **env_build(uint64_t cpu, bool broker);
+
+/* A copy of the words, and the path of the code if it is not NULL. */
+char **env_command(char **words, const char *code);
+
+
+#endif /* JAIL_ENV_H */

@@ -1,0 +1,439 @@
+/*
+ * The order matters: the caller's files first, while the launcher is nothing
+ * but the caller; then the broker, whose policy says what to build; then the
+ * limits, so that no process of the box is ever without them; then the box.
+ * What was made is undone in the reverse order, whatever failed.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "box.h"
+#include "broker.h"
+#include "cgroup.h"
+#include "env.h"
+#include "landlock.h"
+#include "result.h"
+#include "run.h"
+#include "supervise.h"
+
+
+#define RUN_SWEEP_MAX  64               /* directories looked at in a start */
+
+
+typedef struct {
+    options_t      *options;
+    box_spec_t      spec;
+    box_t           box;
+    broker_t        broker;
+    cgroup_t        cgroup;
+    result_t        result;
+    supervise_t     supervise;
+    task_file_t     files[OPTIONS_IN_MAX + 1];
+    char            hash[FILES_HASH_LEN + 1];
+} run_t;
+
+
+static int run_files(run_t *r);
+static int run_open(run_t *r);
+static int run_limits(run_t *r);
+static int run_cgroup(run_t *r);
+static int run_program(run_t *r);
+static int run_signals(run_t *r);
+static int run_box(run_t *r);
+static void run_close(run_t *r);
+static int run_print(run_t *r);
+
+
+int
+run(options_t *options, char *scrub, size_t scrub_len)
+{
+    int           status;
+    unsigned      i;
+    static run_t  r;
+
+    static int  (*const steps[])(run_t *r) = {
+        run_files, run_open, run_limits, run_cgroup, run_program,
+        run_signals, run_box
+    };
+
+    r.options = options;
+    r.spec.scrub = scrub;
+    r.spec.scrub_len = scrub_len;
+    r.spec.files = r.files;
+    r.box = (box_t) { -1, -1, -1, -1, -1, -1 };
+
+    limits_default(r.result.limits);
+    cgroup_clear(&r.cgroup);
+
+    r.supervise = (supervise_t) {
+        .box = &r.box, .broker = &r.broker, .cgroup = &r.cgroup,
+        .result = &r.result, .signals = -1
+    };
+
+    for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+
+        if (steps[i](&r) != 0) {
+
+            if (r.supervise.verdict.cause == REASON_OK) {
+                r.supervise.verdict.cause = REASON_SETUP;
+            }
+
+            break;
+        }
+    }
+
+    if (r.result.fault.stage == STAGE_USAGE) {
+        run_close(&r);
+        (void) fprintf(stderr, "jail: %s\n", r.result.fault.message);
+        status = STATUS_USAGE;
+
+    } else {
+        result_judge(&r.result, &r.supervise.verdict);
+        run_close(&r);
+        status = run_print(&r);
+    }
+
+    result_free(&r.result);
+
+    return status;
+}
+
+
+static int
+run_files(run_t *r)
+{
+    unsigned      i;
+    fault_t      *fault;
+    options_t    *o;
+
+    o = r->options;
+    fault = &r->result.fault;
+
+    if (o->code) {
+        if (files_read_code(&r->files[0], o->code, r->hash, fault) != 0) {
+            return -1;
+        }
+
+        r->spec.nfiles = 1;
+    }
+
+    for (i = 0; i < o->nin; i++) {
+        if (files_read_in(&r->files[r->spec.nfiles], o->in[i].path,
+                          o->in[i].name, limit_table[LIMIT_MEMORY].max, fault)
+            != 0)
+        {
+            return -1;
+        }
+
+        r->spec.nfiles++;
+    }
+
+    return 0;
+}
+
+
+static int
+run_open(run_t *r)
+{
+    unsigned          i;
+    options_t        *o;
+    unsigned char     id[BROKER_TASK_ID_LEN / 2];
+    broker_request_t  request;
+
+    o = r->options;
+
+    if (o->offline) {
+
+        if (getrandom(id, sizeof(id), 0) != (ssize_t) sizeof(id)) {
+            return fault_set(&r->result.fault, STAGE_START, errno,
+                             "getrandom failed");
+        }
+
+        for (i = 0; i < sizeof(id); i++) {
+            (void) sprintf(r->result.task_id + 2 * i, "%02x", id[i]);
+        }
+
+        return 0;
+    }
+
+    request = (broker_request_t) {
+        .policy = o->policy,
+        .external_id = o->external_id,
+        .label = o->label,
+        .code_sha256 = o->code ? r->hash : NULL
+    };
+
+    r->result.broker = true;
+
+    if (broker_open(&r->broker, o->control, &request, r->result.limits,
+                    &r->spec, &r->result.fault) != 0)
+    {
+        return -1;
+    }
+
+    (void) strcpy(r->result.task_id, r->broker.task_id);
+    (void) strcpy(r->result.policy_hash, r->broker.policy_hash);
+
+    return 0;
+}
+
+
+/* A flag may tighten what the policy gives, never loosen it. */
+
+static int
+run_limits(run_t *r)
+{
+    char       mine[32], theirs[32];
+    uint64_t   bytes;
+    unsigned   i;
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+
+        if (!r->options->limit_set[i]) {
+            continue;
+        }
+
+        if (r->options->limits[i] > r->result.limits[i]) {
+            return fault_set(&r->result.fault, STAGE_USAGE, 0,
+                             "--%s %s is more than the %s that %s allows",
+                             limit_table[i].flag,
+                             limit_text(i, r->options->limits[i], mine,
+                                        sizeof(mine)),
+                             limit_text(i, r->result.limits[i], theirs,
+                                        sizeof(theirs)),
+                             r->options->offline ? "--offline"
+                                                 : "the policy");
+        }
+
+        r->result.limits[i] = r->options->limits[i];
+    }
+
+    r->spec.memory = r->result.limits[LIMIT_MEMORY];
+    bytes = 0;
+
+    for (i = 0; i < r->spec.nfiles; i++) {
+        bytes += r->files[i].size;
+    }
+
+    /* they are kept in the box's memory, and it needs some for itself */
+
+    if (bytes > r->spec.memory / 2) {
+        (void) fault_set(&r->result.fault, STAGE_IN, 0,
+                         "the task's files have more bytes than half of its "
+                         "memory limit");
+        fault_fix(&r->result.fault, "give fewer or smaller files, or raise "
+                  "\"memory\" in the policy");
+        return -1;
+    }
+
+    output_init(&r->result.out, r->result.limits[LIMIT_OUTPUT]);
+    output_init(&r->result.err, r->result.limits[LIMIT_OUTPUT]);
+
+    return 0;
+}
+
+
+static int
+run_cgroup(run_t *r)
+{
+    const cgroup_ops_t  *ops;
+
+    ops = cgroup_probe(&r->result.fault);
+
+    if (ops == NULL
+        || ops->create(&r->cgroup, r->result.limits, &r->result.fault) != 0)
+    {
+        return -1;
+    }
+
+    r->result.cgroup = ops->version;
+    (void) memcpy(r->spec.attach, r->cgroup.attach, sizeof(r->spec.attach));
+    r->spec.nattach = r->cgroup.nattach;
+
+    return box_identity(&r->spec, r->cgroup.slot, &r->result.fault);
+}
+
+
+static int
+run_program(run_t *r)
+{
+    char  code[sizeof(r->files[0].path) + 1];
+
+    (void) snprintf(code, sizeof(code), "/%s", r->files[0].path);
+
+    r->spec.path = ENV_PATH;
+    r->spec.envp = env_build(r->result.limits[LIMIT_CPU],
+                             r->broker.state != BROKER_NONE);
+    r->spec.argv = env_command(r->options->command,
+                               r->options->code ? code : NULL);
+
+    if (r->spec.envp == NULL || r->spec.argv == NULL) {
+        return fault_set(&r->result.fault, STAGE_START, ENOMEM, "no memory");
+    }
+
+    r->result.landlock = landlock_abi();
+
+    if (r->result.landlock == 0) {
+        return fault_set(&r->result.fault, STAGE_LANDLOCK, errno,
+                         "the kernel does not offer Landlock");
+    }
+
+    return 0;
+}
+
+
+/*
+ * A signal that the caller ignores (nohup, a shell's background) stays
+ * ignored; SIGTERM always ends the task.
+ */
+
+static int
+run_signals(run_t *r)
+{
+    size_t            i;
+    sigset_t          set;
+    struct sigaction  sa;
+
+    static const int  signals[] = { SIGTERM, SIGINT, SIGHUP };
+
+    (void) sigemptyset(&set);
+
+    for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+
+        if (signals[i] == SIGTERM
+            || sigaction(signals[i], NULL, &sa) != 0
+            || sa.sa_handler != SIG_IGN)
+        {
+            (void) sigaddset(&set, signals[i]);
+        }
+    }
+
+    (void) sigprocmask(SIG_SETMASK, &set, NULL);
+    r->supervise.signals = signalfd(-1, &set, SFD_CLOEXEC|SFD_NONBLOCK);
+
+    if (r->supervise.signals == -1) {
+        return fault_set(&r->result.fault, STAGE_START, errno,
+                         "signalfd failed");
+    }
+
+    return 0;
+}
+
+
+static int
+run_box(run_t *r)
+{
+    int           rc;
+    fault_t       late;
+    supervise_t  *s;
+
+    s = &r->supervise;
+    late = (fault_t) { 0 };
+
+    rc = box_start(&r->box, &r->spec, r->result.limits, &late);
+
+    if (r->box.pid > 0) {
+
+        if (rc != 0) {
+            supervise_kill(s, REASON_SETUP);
+
+        } else {
+            /* while the child is busy; what it finds is not of this task */
+            (void) r->cgroup.ops->sweep(geteuid(), RUN_SWEEP_MAX);
+        }
+
+        supervise_run(s);
+    }
+
+    /* what the child said of its end explains what we saw of it */
+
+    if (rc != 0) {
+        (void) fault_set(&r->result.fault, late.stage, late.err, "%s", "");
+        r->result.fault = r->result.fault.message[0] == ':'
+                          || r->result.fault.message[0] == '\0'
+                          ? late : r->result.fault;
+    }
+
+    return r->result.fault.stage == STAGE_NONE ? 0 : -1;
+}
+
+
+static void
+run_close(run_t *r)
+{
+    result_t        *result;
+    broker_close_t   end;
+
+    result = &r->result;
+
+    if (r->broker.state != BROKER_NONE) {
+
+        end = (broker_close_t) {
+            .reason = result->fault.stage == STAGE_USAGE
+                      ? reason_name(REASON_SETUP)
+                      : reason_name(result->reason),
+            .exit_code = result->exit_code,
+            .wall_ms = result->wall_ms,
+            .cpu_ms = result->cpu_ms,
+            .memory_peak = result->memory_peak,
+            .pids_peak = result->pids_peak,
+            .disk_bytes = result->disk_bytes
+        };
+
+        result->egress = broker_close(&r->broker, &end);
+        broker_free(&r->broker);
+    }
+
+    box_close(&r->box);
+
+    while (r->supervise.ndisks > 0) {
+        (void) close(r->supervise.disks[--r->supervise.ndisks]);
+    }
+
+    if (r->cgroup.ops) {
+        r->cgroup.ops->remove(&r->cgroup);
+    }
+}
+
+
+static int
+run_print(run_t *r)
+{
+    char     *text;
+    size_t    len, done;
+    ssize_t   n;
+
+    text = result_text(&r->result);
+
+    if (text == NULL) {
+        (void) fputs("jail: no memory for the result\n", stderr);
+        return STATUS_SETUP;
+    }
+
+    len = strlen(text);
+
+    for (done = 0; done < len; done += (size_t) n) {
+        n = write(STDOUT_FILENO, text + done, len - done);
+
+        if (n == -1 && errno == EINTR) {
+            n = 0;
+
+        } else if (n == -1) {
+            (void) fprintf(stderr, "jail: the result cannot be written: %s\n",
+                           strerror(errno));
+            free(text);
+            return STATUS_SETUP;
+        }
+    }
+
+    free(text);
+
+    return r->result.reason == REASON_SETUP ? STATUS_SETUP : STATUS_DELIVERED;
+}

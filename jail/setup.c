@@ -1,0 +1,586 @@
+/*
+ * The straight line from clone to exec, as one table: what is done, in which
+ * order, and why not in another.
+ *
+ * Until its last steps this process is the launcher's copy with all rights
+ * over its new namespaces.  It reads nothing that a task could have made, and
+ * it stops at the first step that fails: there is no box with a wall less.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "setup.h"
+
+
+#define SETUP_FDS_MAX   (4 + CGROUP_ATTACH_MAX + 80)
+#define SETUP_PATH_MAX  4096
+
+
+typedef struct {
+    stage_t  stage;
+    int    (*run)(setup_t *s);
+} setup_step_t;
+
+
+static int setup_tie(setup_t *s);
+static int setup_descriptors(setup_t *s);
+static int setup_cgroup(setup_t *s);
+static int setup_cgroup_namespace(setup_t *s);
+static int setup_hostname(setup_t *s);
+static int setup_identity(setup_t *s);
+static int setup_scheduling(setup_t *s);
+static int setup_privileges(setup_t *s);
+static int setup_ready(setup_t *s);
+
+static noreturn void setup_main(setup_t *s);
+static int setup_exec(setup_t *s);
+static int setup_is_program(const char *path);
+static int setup_wait(setup_t *s, char message);
+
+
+static const setup_step_t  setup_steps[] = {
+
+    /* first, or a launcher that dies now leaves a box behind */
+    { STAGE_TIE, setup_tie },
+
+    /* then what the launcher knows and holds, before anything is built */
+    { STAGE_DESCRIPTORS, setup_descriptors },
+
+    /* before memory is used and processes are made, so that they count */
+    { STAGE_CGROUP_ATTACH, setup_cgroup },
+
+    /* after the attach: its root shall be the box's own group */
+    { STAGE_CGROUP_NAMESPACE, setup_cgroup_namespace },
+
+    /* all this while the launcher writes the maps of ids */
+    { STAGE_NET_LO, doors_loopback },
+    { STAGE_DOORS, doors_open },
+    { STAGE_HOSTNAME, setup_hostname },
+
+    /* before any file is made: its owner must be an id of the box */
+    { STAGE_IDENTITY, setup_identity },
+
+    { STAGE_PROPAGATION, mounts_private },
+    { STAGE_ROOT, mounts_root },
+    { STAGE_MOUNT, mounts_build },
+    { STAGE_FILES, mounts_files },
+    { STAGE_PIVOT, mounts_pivot },
+
+    /* from here on everything takes rights away */
+    { STAGE_SCHEDULING, setup_scheduling },
+    { STAGE_PRIVILEGES, setup_privileges },
+
+    /* Landlock needs to open its paths, seccomp refuses Landlock's peers */
+    { STAGE_LANDLOCK, landlock_enter },
+    { STAGE_SECCOMP, seccomp_enter },
+
+    /* and then the launcher says when */
+    { STAGE_START, setup_ready },
+};
+
+
+noreturn void
+setup_run(const box_spec_t *spec)
+{
+    pid_t     pid;
+    size_t    i;
+    setup_t   s;
+    sigset_t  set;
+
+    s = (setup_t) { .spec = spec, .root = -1, .work = -1, .children = -1 };
+
+    for (i = 0; i < sizeof(setup_steps) / sizeof(setup_steps[0]); i++) {
+
+        if (setup_steps[i].run(&s) != 0) {
+            (void) setup_report(&s, REPORT_FAULT, setup_steps[i].stage, errno,
+                                NULL, 0);
+            _exit(1);
+        }
+    }
+
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, SIGCHLD);
+    (void) sigprocmask(SIG_SETMASK, &set, NULL);
+
+    s.children = signalfd(-1, &set, SFD_CLOEXEC|SFD_NONBLOCK);
+    pid = s.children == -1 ? -1 : fork();
+
+    if (pid == 0) {
+        setup_main(&s);
+    }
+
+    if (pid == -1) {
+        (void) setup_report(&s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    /* the launcher takes the end of `sync` for exec: only main may hold it */
+
+    (void) close(spec->sync);
+    (void) close(spec->out);
+    (void) close(spec->err);
+
+    reaper_run(spec->lifeline, s.children, pid);
+}
+
+
+/*
+ * The death signal covers the time until pid 1 polls the lifeline; the
+ * lifeline covers a launcher that died before the signal was asked for, of
+ * which getppid() tells nothing in a new pid namespace.
+ */
+
+static int
+setup_tie(setup_t *s)
+{
+    struct pollfd  fd;
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
+        return -1;
+    }
+
+    fd = (struct pollfd) { .fd = s->spec->lifeline, .events = POLLRDHUP };
+
+    if (poll(&fd, 1, 0) != 0) {
+        _exit(1);
+    }
+
+    return 0;
+}
+
+
+/*
+ * Whatever the caller had open is closed, without asking /proc what it is.
+ * The launcher's argv and environment hold the caller's secrets, and every
+ * process of the box may read /proc/1/cmdline: both are wiped.
+ */
+
+static int
+setup_descriptors(setup_t *s)
+{
+    int                keep[SETUP_FDS_MAX], fd;
+    unsigned           i, j, n, from;
+    const box_spec_t  *spec;
+
+    spec = s->spec;
+    n = 0;
+
+    keep[n++] = spec->sync;
+    keep[n++] = spec->lifeline;
+    keep[n++] = spec->out;
+    keep[n++] = spec->err;
+
+    for (i = 0; i < spec->nattach; i++) {
+        keep[n++] = spec->attach[i];
+    }
+
+    for (i = 0; i < spec->nfiles; i++) {
+        keep[n++] = spec->files[i].fd;
+    }
+
+    for (i = 1; i < n; i++) {
+        fd = keep[i];
+
+        for (j = i; j > 0 && keep[j - 1] > fd; j--) {
+            keep[j] = keep[j - 1];
+        }
+
+        keep[j] = fd;
+    }
+
+    from = 0;
+
+    for (i = 0; i <= n; i++) {
+
+        if ((i == n || (unsigned) keep[i] > from)
+            && syscall(SYS_close_range, from,
+                       i == n ? ~0u : (unsigned) keep[i] - 1, 0) != 0)
+        {
+            return setup_detail(s, "descriptors cannot be closed");
+        }
+
+        from = i == n ? 0 : (unsigned) keep[i] + 1;
+    }
+
+    explicit_bzero(spec->scrub, spec->scrub_len);
+
+    return prctl(PR_SET_NAME, "init", 0, 0, 0);
+}
+
+
+static int
+setup_cgroup(setup_t *s)
+{
+    unsigned  i;
+
+    for (i = 0; i < s->spec->nattach; i++) {
+
+        if (write(s->spec->attach[i], "0", 1) != 1) {
+            return setup_detail(s, "the box cannot join its cgroup");
+        }
+
+        (void) close(s->spec->attach[i]);
+    }
+
+    return 0;
+}
+
+
+static int
+setup_cgroup_namespace(setup_t *s)
+{
+    (void) s;
+
+    return unshare(CLONE_NEWCGROUP);
+}
+
+
+static int
+setup_hostname(setup_t *s)
+{
+    (void) s;
+
+    return sethostname("box", 3) != 0 || setdomainname("", 0) != 0 ? -1 : 0;
+}
+
+
+/*
+ * Root's groups must go, and its launcher maps ids with the right to set
+ * them.  An ordinary user may only map its own id once setgroups is denied;
+ * its groups stay, unnamed and without use for a file of the box.
+ */
+
+static int
+setup_identity(setup_t *s)
+{
+    uid_t  ruid, euid, suid;
+    gid_t  rgid, egid, sgid;
+
+    if (setup_wait(s, SYNC_MAPPED) != 0) {
+        return setup_detail(s, "the launcher did not map the ids");
+    }
+
+    if ((s->spec->is_root && setgroups(0, NULL) != 0)
+        || setresgid(BOX_UID, BOX_UID, BOX_UID) != 0
+        || setresuid(BOX_UID, BOX_UID, BOX_UID) != 0)
+    {
+        return setup_detail(s, "the box's ids cannot be taken");
+    }
+
+    if (getresuid(&ruid, &euid, &suid) != 0
+        || getresgid(&rgid, &egid, &sgid) != 0
+        || ruid != BOX_UID || euid != BOX_UID || suid != BOX_UID
+        || rgid != BOX_UID || egid != BOX_UID || sgid != BOX_UID)
+    {
+        errno = EPERM;
+        return setup_detail(s, "the box's ids were not taken");
+    }
+
+    return 0;
+}
+
+
+/* A launcher's urgency is not the task's; its modesty is. */
+
+static int
+setup_scheduling(setup_t *s)
+{
+    struct sched_param  param;
+
+    param = (struct sched_param) { 0 };
+
+    if (sched_getscheduler(0) != SCHED_BATCH
+        && sched_getscheduler(0) != SCHED_IDLE
+        && sched_setscheduler(0, SCHED_OTHER, &param) != 0)
+    {
+        return setup_detail(s, "the scheduling policy cannot be reset");
+    }
+
+    errno = 0;
+
+    if (getpriority(PRIO_PROCESS, 0) < 0
+        && setpriority(PRIO_PROCESS, 0, 0) != 0)
+    {
+        return setup_detail(s, "the priority cannot be reset");
+    }
+
+    return 0;
+}
+
+
+/*
+ * The bounding set first, while CAP_SETPCAP is there; then all the others.
+ * Undumpable, so that the task, which has the same id, can neither trace
+ * pid 1 nor open what /proc shows of it; execve makes the main process
+ * dumpable again.
+ */
+
+static int
+setup_privileges(setup_t *s)
+{
+    int                             cap;
+    struct __user_cap_data_struct   none[2];
+    struct __user_cap_header_struct header;
+
+    for (cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0) {
+            return setup_detail(s, "capability %d cannot be dropped", cap);
+        }
+    }
+
+    header = (struct __user_cap_header_struct) {
+        .version = _LINUX_CAPABILITY_VERSION_3
+    };
+
+    (void) memset(none, 0, sizeof(none));
+
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0
+        || syscall(SYS_capset, &header, none) != 0)
+    {
+        return setup_detail(s, "the capabilities cannot be dropped");
+    }
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+        || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+    {
+        return setup_detail(s, "no_new_privs cannot be set");
+    }
+
+    return 0;
+}
+
+
+/*
+ * The launcher gets the writable mounts, to read what is used of them when
+ * the box is gone, and answers when the broker serves the doors.
+ */
+
+static int
+setup_ready(setup_t *s)
+{
+    if (setup_report(s, REPORT_READY, STAGE_START, 0, s->disks, s->ndisks)
+        != 0)
+    {
+        return setup_detail(s, "the launcher is gone");
+    }
+
+    while (s->ndisks > 0) {
+        (void) close(s->disks[--s->ndisks]);
+    }
+
+    if (setup_wait(s, SYNC_GO) != 0) {
+        return setup_detail(s, "the launcher did not start the task");
+    }
+
+    return 0;
+}
+
+
+/* The main process: the caller's signals, session and streams are not its. */
+
+static noreturn void
+setup_main(setup_t *s)
+{
+    int               sig, null, err;
+    sigset_t          set;
+    struct sigaction  sa;
+
+    (void) memset(&sa, 0, sizeof(sa));
+    sa.sa_handler = SIG_DFL;
+
+    for (sig = 1; sig < NSIG; sig++) {
+        (void) sigaction(sig, &sa, NULL);
+    }
+
+    (void) sigemptyset(&set);
+    (void) sigprocmask(SIG_SETMASK, &set, NULL);
+
+    (void) setsid();
+    (void) umask(022);
+
+    null = open("/dev/null", O_RDONLY|O_CLOEXEC);
+
+    if (null == -1
+        || dup2(s->spec->out, STDOUT_FILENO) == -1
+        || dup2(s->spec->err, STDERR_FILENO) == -1
+        || (null == STDIN_FILENO ? fcntl(null, F_SETFD, 0)
+                                 : dup2(null, STDIN_FILENO)) == -1
+        || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
+    {
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    (void) setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0);
+
+    err = setup_exec(s);
+
+    (void) setup_report(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
+    _exit(127);
+}
+
+
+/* As a shell does it, in the box: EACCES is told only if nothing ran. */
+
+static int
+setup_exec(setup_t *s)
+{
+    int          err;
+    char         path[SETUP_PATH_MAX];
+    size_t       n;
+    const char  *name, *dir;
+
+    name = s->spec->argv[0];
+
+    (void) setup_detail(s, "%s", name);
+
+    if (strchr(name, '/')) {
+        if (setup_is_program(name) == 0) {
+            (void) execve(name, s->spec->argv, s->spec->envp);
+        }
+
+        return errno;
+    }
+
+    err = ENOENT;
+
+    for (dir = s->spec->path; *dir; dir += n + (dir[n] == ':')) {
+        n = strcspn(dir, ":");
+
+        if (snprintf(path, sizeof(path), "%.*s/%s", (int) n, dir, name)
+            >= (int) sizeof(path))
+        {
+            continue;
+        }
+
+        (void) execve(path, s->spec->argv, s->spec->envp);
+
+        if (errno != ENOENT && errno != ENOTDIR) {
+            err = errno;
+        }
+
+        if (err != ENOENT && err != EACCES) {
+            break;
+        }
+    }
+
+    return err;
+}
+
+
+/*
+ * /proc/self/exe is the launcher's own file, outside the box, until exec is
+ * done: a name that leads through a link of /proc is refused.
+ */
+
+static int
+setup_is_program(const char *path)
+{
+    long             fd;
+    struct open_how  how;
+
+    how = (struct open_how) {
+        .flags = O_PATH|O_CLOEXEC,
+        .resolve = RESOLVE_NO_MAGICLINKS
+    };
+
+    fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+
+    return fd == -1 ? -1 : close((int) fd);
+}
+
+
+/* One byte from the launcher; anything else is its end. */
+
+static int
+setup_wait(setup_t *s, char message)
+{
+    char     c;
+    ssize_t  n;
+
+    do {
+        n = recv(s->spec->sync, &c, 1, 0);
+    } while (n == -1 && errno == EINTR);
+
+    if (n == 1 && c == message) {
+        return 0;
+    }
+
+    errno = n == -1 ? errno : EPIPE;
+
+    return -1;
+}
+
+
+int
+setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
+    const int *fds, unsigned nfds)
+{
+    ssize_t          n;
+    report_t         report;
+    struct iovec     iov;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
+                         __attribute__((aligned(sizeof(size_t))));
+
+    report = (report_t) { .kind = kind, .stage = stage, .err = err };
+    (void) memcpy(report.detail, s->detail, sizeof(report.detail));
+
+    iov = (struct iovec) { &report, sizeof(report) };
+    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (nfds) {
+        (void) memset(control, 0, sizeof(control));
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
+        cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
+        (void) memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * nfds);
+    }
+
+    do {
+        n = sendmsg(s->spec->sync, &msg, MSG_NOSIGNAL);
+    } while (n == -1 && errno == EINTR);
+
+    return n == (ssize_t) sizeof(report) ? 0 : -1;
+}
+
+
+int
+setup_detail(setup_t *s, const char *fmt, ...)
+{
+    int      err;
+    va_list  args;
+
+    err = errno;
+
+    if (s->detail[0] == '\0') {
+        va_start(args, fmt);
+        (void) vsnprintf(s->detail, sizeof(s->detail), fmt, args);
+        va_end(args);
+    }
+
+    errno = err;
+
+    return -1;
+}

@@ -1,0 +1,591 @@
+/*
+ * Phases, each with a deadline of its own:
+ *
+ *   set-up    until the child's end of `sync` closes at exec
+ *   run       the wall clock, which starts then
+ *   killed    from our SIGKILL until the pidfd says that the box is gone:
+ *             that of pid 1 becomes readable when its whole pid namespace is
+ *             reaped, so nothing of the box is left
+ *   drain     the output pipes, which nobody of the box holds any more
+ *
+ * Nothing in the loop waits for one thing only, and nothing that the box
+ * does can keep it from the others.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "supervise.h"
+
+
+#define SUPERVISE_SETUP_WAIT  30000     /* ms */
+#define SUPERVISE_KILL_WAIT   30000
+#define SUPERVISE_DRAIN_WAIT  1000
+#define SUPERVISE_TICK        100
+#define SUPERVISE_READS       16        /* of a pipe, before others get on */
+#define SUPERVISE_DISK_SLACK  4         /* pages: a full disk has few left */
+
+
+enum {
+    FD_PIDFD = 0,
+    FD_SYNC,
+    FD_LIFELINE,
+    FD_OUT,
+    FD_ERR,
+    FD_SIGNALS,
+    FD_BROKER,
+    FD_COUNT = FD_BROKER + BROKER_POLLFDS
+};
+
+
+static void supervise_sync(supervise_t *s, int64_t now);
+static int supervise_report(supervise_t *s, report_t *report, int *fds,
+    unsigned *nfds);
+static void supervise_act(supervise_t *s, const report_t *report,
+    const int *fds, unsigned nfds);
+static void supervise_lifeline(supervise_t *s, int64_t now);
+static void supervise_output(supervise_t *s, int *fd, output_t *out);
+static void supervise_signals(supervise_t *s);
+static void supervise_broker(supervise_t *s, int64_t now);
+static void supervise_clock(supervise_t *s, int64_t now);
+static void supervise_look(supervise_t *s, int64_t now);
+static void supervise_disks(supervise_t *s);
+static void supervise_near(supervise_t *s, limit_id_t id, uint64_t used);
+static void supervise_dead(supervise_t *s, int64_t now);
+static int supervise_wait(const supervise_t *s, int64_t now);
+
+
+void
+supervise_run(supervise_t *s)
+{
+    box_t          *box;
+    unsigned        n;
+    int64_t         now;
+    struct pollfd   fds[FD_COUNT];
+
+    box = s->box;
+    now = clock_ms();
+    s->deadline = now + SUPERVISE_SETUP_WAIT;
+
+    if (s->is_killed) {
+        s->deadline = now + SUPERVISE_KILL_WAIT;
+    }
+
+    while (!s->is_dead || box->out != -1 || box->err != -1) {
+
+        (void) memset(fds, 0, sizeof(fds));
+        fds[FD_PIDFD].fd = s->is_dead ? -1 : box->pidfd;
+        fds[FD_SYNC].fd = box->sync;
+        fds[FD_LIFELINE].fd = box->lifeline;
+        fds[FD_OUT].fd = box->out;
+        fds[FD_ERR].fd = box->err;
+        fds[FD_SIGNALS].fd = s->signals;
+
+        for (n = 0; n < FD_BROKER; n++) {
+            fds[n].events = POLLIN;
+        }
+
+        /* a box that is being killed needs no lease, until it is closed */
+
+        n = FD_BROKER + (s->is_killed ? 0 : broker_poll(s->broker,
+                                                        fds + FD_BROKER));
+
+        if (poll(fds, n, supervise_wait(s, now)) == -1 && errno != EINTR) {
+            (void) fault_set(&s->result->fault, STAGE_RUN, errno,
+                             "poll failed");
+            supervise_kill(s, REASON_INTERNAL);
+        }
+
+        now = clock_ms();
+
+        /* what the box said before its end is heard before its end */
+
+        if (fds[FD_SYNC].revents) {
+            supervise_sync(s, now);
+        }
+
+        if (fds[FD_LIFELINE].revents) {
+            supervise_lifeline(s, now);
+        }
+
+        if (fds[FD_OUT].revents) {
+            supervise_output(s, &box->out, &s->result->out);
+        }
+
+        if (fds[FD_ERR].revents) {
+            supervise_output(s, &box->err, &s->result->err);
+        }
+
+        if (fds[FD_SIGNALS].revents) {
+            supervise_signals(s);
+        }
+
+        supervise_broker(s, now);
+
+        if (fds[FD_PIDFD].revents) {
+            supervise_dead(s, now);
+        }
+
+        supervise_clock(s, now);
+    }
+}
+
+
+void
+supervise_kill(supervise_t *s, reason_t cause)
+{
+    if (s->verdict.cause == REASON_OK) {
+        s->verdict.cause = cause;
+    }
+
+    if (!s->is_killed && !s->is_dead) {
+        s->is_killed = true;
+        s->deadline = clock_ms() + SUPERVISE_KILL_WAIT;
+        box_kill(s->box);
+    }
+}
+
+
+static void
+supervise_sync(supervise_t *s, int64_t now)
+{
+    int       rc, fds[BOX_DOORS_MAX];
+    report_t  report;
+    unsigned  nfds;
+
+    while ((rc = supervise_report(s, &report, fds, &nfds)) == 1) {
+        supervise_act(s, &report, fds, nfds);
+    }
+
+    if (rc == 0) {
+        return;
+    }
+
+    /* the end: of the child, or of what the child was before exec */
+
+    (void) close(s->box->sync);
+    s->box->sync = -1;
+
+    if (s->result->fault.stage != STAGE_NONE || s->is_killed) {
+        return;
+    }
+
+    if (!s->is_executing) {
+        (void) fault_set(&s->result->fault, STAGE_START, 0,
+                         "the box's first process ended during set-up");
+        supervise_kill(s, REASON_SETUP);
+        return;
+    }
+
+    s->started = now;
+    s->tick = now + SUPERVISE_TICK;
+    s->deadline = now + (int64_t) s->result->limits[LIMIT_WALL_CLOCK];
+}
+
+
+/* 1: a report; 0: none yet; -1: the end. */
+
+static int
+supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
+{
+    ssize_t          n;
+    struct iovec     iov;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
+                         __attribute__((aligned(sizeof(size_t))));
+
+    iov = (struct iovec) { report, sizeof(*report) };
+    msg = (struct msghdr) {
+        .msg_iov = &iov, .msg_iovlen = 1,
+        .msg_control = control, .msg_controllen = sizeof(control)
+    };
+
+    do {
+        n = recvmsg(s->box->sync, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
+    } while (n == -1 && errno == EINTR);
+
+    if (n == -1 && errno == EAGAIN) {
+        return 0;
+    }
+
+    if (n != (ssize_t) sizeof(*report)) {
+        return -1;
+    }
+
+    report->detail[sizeof(report->detail) - 1] = '\0';
+    *nfds = 0;
+    cmsg = CMSG_FIRSTHDR(&msg);
+
+    if (cmsg && cmsg->cmsg_level == SOL_SOCKET
+        && cmsg->cmsg_type == SCM_RIGHTS)
+    {
+        *nfds = (unsigned) ((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        (void) memcpy(fds, CMSG_DATA(cmsg), *nfds * sizeof(int));
+    }
+
+    return 1;
+}
+
+
+static void
+supervise_act(supervise_t *s, const report_t *report, const int *fds,
+    unsigned nfds)
+{
+    fault_t  *fault;
+
+    fault = &s->result->fault;
+
+    switch (report->kind) {
+
+    case REPORT_DOORS:
+        if (broker_serve(s->broker, fds, nfds, fault) != 0) {
+            supervise_kill(s, REASON_SETUP);
+        }
+
+        break;
+
+    case REPORT_READY:
+        s->ndisks = nfds < BOX_DISKS_MAX ? nfds : BOX_DISKS_MAX;
+        (void) memcpy(s->disks, fds, s->ndisks * sizeof(int));
+        break;
+
+    case REPORT_EXEC:
+        s->is_executing = true;
+        break;
+
+    case REPORT_FAULT:
+        if (report->stage == STAGE_EXEC) {
+            (void) fault_set(fault, STAGE_EXEC, report->err,
+                             "\"%s\" cannot be executed", report->detail);
+            supervise_kill(s, REASON_EXEC);
+            break;
+        }
+
+        (void) fault_set(fault, report->stage < STAGE_COUNT
+                                ? report->stage : STAGE_START,
+                         report->err, "%s", report->detail[0]
+                                            ? report->detail
+                                            : "a step of the set-up failed");
+        supervise_kill(s, REASON_SETUP);
+        break;
+    }
+}
+
+
+static void
+supervise_lifeline(supervise_t *s, int64_t now)
+{
+    ssize_t    n;
+    box_end_t  end;
+
+    n = recv(s->box->lifeline, &end, sizeof(end), MSG_DONTWAIT);
+
+    if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+
+    if (n == (ssize_t) sizeof(end)) {
+        s->verdict.ended = true;
+        s->verdict.status = end.status;
+        s->finished = now;
+        return;
+    }
+
+    (void) close(s->box->lifeline);
+    s->box->lifeline = -1;
+}
+
+
+static void
+supervise_output(supervise_t *s, int *fd, output_t *out)
+{
+    int          i;
+    ssize_t      n;
+    static char  buf[65536];
+
+    for (i = 0; i < SUPERVISE_READS; i++) {
+        n = read(*fd, buf, sizeof(buf));
+
+        if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        }
+
+        if (n <= 0) {
+            (void) close(*fd);
+            *fd = -1;
+            return;
+        }
+
+        output_add(out, buf, (size_t) n);
+
+        if (s->result->out.bytes + s->result->err.bytes
+            > s->result->limits[LIMIT_OUTPUT_BYTES])
+        {
+            if (!s->is_dead) {
+                supervise_kill(s, REASON_OUTPUT);
+            }
+
+            return;
+        }
+    }
+}
+
+
+static void
+supervise_signals(supervise_t *s)
+{
+    struct signalfd_siginfo  si;
+
+    if (read(s->signals, &si, sizeof(si)) == (ssize_t) sizeof(si)
+        && !s->is_dead)
+    {
+        supervise_kill(s, REASON_CANCELED);
+    }
+}
+
+
+static void
+supervise_broker(supervise_t *s, int64_t now)
+{
+    fault_t  ignored;
+
+    if (s->is_killed) {
+        return;
+    }
+
+    if (broker_events(s->broker, now, &s->result->fault) != 0) {
+        supervise_kill(s, s->started || s->is_told ? REASON_BROKER
+                                                   : REASON_SETUP);
+        return;
+    }
+
+    /* only a task whose doors are served, or that has none, may start */
+
+    if (!s->is_told && (s->broker->state == BROKER_SERVING
+                        || s->broker->state == BROKER_NONE))
+    {
+        s->is_told = true;
+
+        /* a child that is gone has said why, or its end of `sync` does */
+
+        ignored = (fault_t) { 0 };
+        (void) box_go(s->box, &ignored);
+    }
+}
+
+
+static void
+supervise_clock(supervise_t *s, int64_t now)
+{
+    if (s->started && !s->is_dead && now >= s->tick) {
+        s->tick = now + SUPERVISE_TICK;
+        supervise_look(s, now);
+    }
+
+    if (now < s->deadline) {
+        return;
+    }
+
+    if (s->is_dead) {
+
+        /* somebody outside the box holds a pipe: what it holds is enough */
+
+        if (s->box->out != -1) {
+            (void) close(s->box->out);
+            s->box->out = -1;
+        }
+
+        if (s->box->err != -1) {
+            (void) close(s->box->err);
+            s->box->err = -1;
+        }
+
+        return;
+    }
+
+    if (s->is_killed) {
+        (void) fault_set(&s->result->fault, STAGE_RUN, ETIMEDOUT,
+                         "the box did not end when it was killed");
+        supervise_dead(s, now);
+        return;
+    }
+
+    if (s->started) {
+        supervise_kill(s, REASON_TIMEOUT);
+        return;
+    }
+
+    (void) fault_set(&s->result->fault, STAGE_START, ETIMEDOUT,
+                     "the box was not set up in %d s",
+                     SUPERVISE_SETUP_WAIT / 1000);
+    supervise_kill(s, REASON_SETUP);
+}
+
+
+/* Ten times a second: the limits that no part of the kernel enforces. */
+
+static void
+supervise_look(supervise_t *s, int64_t now)
+{
+    uint64_t         cpu_ms;
+    const uint64_t  *limits;
+
+    limits = s->result->limits;
+
+    s->cgroup->ops->usage(s->cgroup, &s->usage);
+    supervise_disks(s);
+
+    cpu_ms = s->usage.cpu_ns / 1000000;
+
+    supervise_near(s, LIMIT_CPU_TIME, cpu_ms);
+    supervise_near(s, LIMIT_MEMORY, s->usage.memory_peak);
+    supervise_near(s, LIMIT_PIDS, s->usage.pids_peak);
+    supervise_near(s, LIMIT_OUTPUT_BYTES,
+                   s->result->out.bytes + s->result->err.bytes);
+
+    if (s->started) {
+        supervise_near(s, LIMIT_WALL_CLOCK, (uint64_t) (now - s->started));
+    }
+
+    if (cpu_ms >= limits[LIMIT_CPU_TIME]) {
+        supervise_kill(s, REASON_CPU_TIME);
+
+    } else if (s->usage.oom_kills > 0) {
+
+        /* v1 kills one process; what goes on without it would lie */
+
+        supervise_kill(s, REASON_OOM);
+    }
+}
+
+
+static void
+supervise_disks(supervise_t *s)
+{
+    unsigned       i;
+    uint64_t       used;
+    struct statfs  sfs;
+
+    used = 0;
+
+    for (i = 0; i < s->ndisks; i++) {
+
+        if (fstatfs(s->disks[i], &sfs) != 0) {
+            continue;
+        }
+
+        used += (uint64_t) (sfs.f_blocks - sfs.f_bfree)
+                * (uint64_t) sfs.f_bsize;
+
+        if (sfs.f_bfree < SUPERVISE_DISK_SLACK || sfs.f_ffree == 0) {
+            s->verdict.disk_full = true;
+        }
+    }
+
+    if (used > s->result->disk_bytes) {
+        s->result->disk_bytes = used;
+    }
+}
+
+
+static void
+supervise_near(supervise_t *s, limit_id_t id, uint64_t used)
+{
+    result_t  *r;
+
+    r = s->result;
+
+    if (used > r->used[id]) {
+        r->used[id] = used;
+    }
+
+    if (r->near[id]
+        || (double) used * 100
+           < (double) r->limits[id] * (double) r->limits[LIMIT_NEAR])
+    {
+        return;
+    }
+
+    r->near[id] = true;
+
+    if (!s->is_dead) {
+        broker_near_limit(s->broker, limit_table[id].directive, used);
+    }
+}
+
+
+/* The counters are read now: after the last process, before the removal. */
+
+static void
+supervise_dead(supervise_t *s, int64_t now)
+{
+    result_t   *r;
+    siginfo_t   si;
+
+    r = s->result;
+
+    /* anything it said is in the sockets by now */
+
+    if (s->box->sync != -1) {
+        supervise_sync(s, now);
+    }
+
+    if (s->box->lifeline != -1 && !s->verdict.ended) {
+        supervise_lifeline(s, now);
+    }
+
+    (void) waitid(P_PIDFD, (id_t) s->box->pidfd, &si, WEXITED|WNOHANG|__WALL);
+
+    s->is_dead = true;
+    s->deadline = now + SUPERVISE_DRAIN_WAIT;
+
+    if (s->finished == 0) {
+        s->finished = now;
+    }
+
+    supervise_look(s, s->finished);
+
+    s->verdict.oom_kills = s->usage.oom_kills;
+    s->verdict.pids_refused = s->usage.pids_refused;
+
+    r->cpu_ms = s->usage.cpu_ns / 1000000;
+    r->memory_peak = s->usage.memory_peak;
+    r->pids_peak = s->usage.pids_peak;
+    r->wall_ms = s->started ? (uint64_t) (s->finished - s->started) : 0;
+}
+
+
+static int
+supervise_wait(const supervise_t *s, int64_t now)
+{
+    int64_t  until, broker;
+
+    until = s->deadline;
+
+    if (s->started && !s->is_dead && s->tick < until) {
+        until = s->tick;
+    }
+
+    if (!s->is_killed) {
+        broker = broker_deadline(s->broker);
+
+        if (broker < until) {
+            until = broker;
+        }
+    }
+
+    if (until <= now) {
+        return 0;
+    }
+
+    return until - now > 60000 ? 60000 : (int) (until - now);
+}

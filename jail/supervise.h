@@ -1,0 +1,45 @@
+/*
+ * The launcher while its box lives: one poll over everything that can
+ * happen, until the box is gone and its output is read.
+ */
+
+#ifndef JAIL_SUPERVISE_H
+#define JAIL_SUPERVISE_H
+
+#include "box.h"
+#include "broker.h"
+#include "cgroup.h"
+#include "result.h"
+
+
+typedef struct {
+    box_t            *box;
+    broker_t         *broker;           /* state BROKER_NONE: offline */
+    cgroup_t         *cgroup;
+    result_t         *result;           /* limits set, outputs ready */
+    int               signals;          /* a signalfd */
+
+    /* what follows is the loop's own, and its outcome */
+    verdict_t         verdict;
+    cgroup_usage_t    usage;
+    bool              is_told;          /* SYNC_GO was sent */
+    bool              is_executing;     /* what follows is execve */
+    bool              is_killed;
+    bool              is_dead;
+    int64_t           started;          /* ms; 0: COMMAND does not run yet */
+    int64_t           finished;
+    int64_t           deadline;         /* of the phase that it is in */
+    int64_t           tick;
+    int               disks[BOX_DISKS_MAX];
+    unsigned          ndisks;
+} supervise_t;
+
+
+/* Returns when the box is gone; faults are in the result. */
+void supervise_run(supervise_t *s);
+
+/* The end of a box that could not be started, too. */
+void supervise_kill(supervise_t *s, reason_t cause);
+
+
+#endif /* JAIL_SUPERVISE_H */

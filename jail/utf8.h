@@ -1,0 +1,36 @@
+/*
+ * UTF-8, decoded byte by byte, so that a character cut by the edge of a read
+ * is put together again.  Overlong forms, surrogates and numbers beyond
+ * U+10FFFF are invalid (RFC 3629, section 3).
+ */
+
+#ifndef JAIL_UTF8_H
+#define JAIL_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+
+typedef struct {
+    unsigned char  bytes[4];    /* of the character being read */
+    unsigned       have;
+    unsigned       need;        /* 0: between characters */
+} utf8_t;
+
+
+typedef enum {
+    UTF8_MORE = 0,              /* the character is not complete yet */
+    UTF8_DONE,                  /* bytes[0..have) are one character */
+    UTF8_BAD,                   /* one bad sequence ended with this byte */
+    UTF8_BAD_AGAIN              /* it ended before this byte: feed it again */
+} utf8_step_t;
+
+
+/* After anything but UTF8_MORE the state is ready for the next character. */
+utf8_step_t utf8_step(utf8_t *state, unsigned char byte);
+
+/* Valid UTF-8 without control characters (C0, DEL, C1). */
+bool utf8_is_printable(const char *text);
+
+
+#endif /* JAIL_UTF8_H */
