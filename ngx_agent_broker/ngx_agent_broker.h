@@ -19,6 +19,7 @@
  *   ngx_agent_open.c           how a task begins, and is resumed
  *   ngx_agent_lease.c          the lease's proof
  *   ngx_agent_door.c           a box's listening sockets: checks, accepting
+ *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_refuse.c         the refusal
  *   ngx_agent_upstream.c       dialling what was judged
@@ -82,6 +83,7 @@ typedef enum {
     NGX_AGENT_REASON_HOST,
     NGX_AGENT_REASON_PORT,
     NGX_AGENT_REASON_METHOD,
+    NGX_AGENT_REASON_CONNECT,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -477,9 +479,26 @@ ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
 
 
+/* ngx_agent_connect.c */
+
+/* The first bytes of a connection to the proxy door. */
+void ngx_agent_connect(ngx_connection_t *c);
+
+
 /* ngx_agent_decide.c */
 
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
+
+/* Fills the context of a new request of a task. */
+ngx_int_t ngx_agent_decide_begin(ngx_agent_ctx_t *ctx,
+    ngx_agent_task_t *task);
+
+/*
+ * Loads what the verdict is made from: NGX_AGENT_REASON_RULE, or why there
+ * can be none.  The policies are held by the pool.
+ */
+ngx_agent_reason_e ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log,
+    ngx_agent_ctx_t *ctx);
 
 
 /* ngx_agent_refuse.c */
@@ -491,6 +510,10 @@ char *ngx_agent_rule_name(const policy_rule_t *rule,
 /* Answers the request; what a phase handler returns then. */
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why);
+
+/* Records a refusal; what is to be answered in *body. */
+ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, const char *why, ngx_str_t *body);
 
 
 /* ngx_agent_upstream.c */

@@ -33,7 +33,6 @@ static ngx_int_t ngx_agent_allow(ngx_http_request_t *r,
 ngx_int_t
 ngx_agent_decide(ngx_http_request_t *r)
 {
-    u_char                 random[NGX_AGENT_ID_LEN / 4];
     ngx_agent_ctx_t       *ctx;
     ngx_agent_task_t      *task;
     ngx_agent_srv_conf_t  *ascf;
@@ -54,15 +53,9 @@ ngx_agent_decide(ngx_http_request_t *r)
     if (ctx == NULL) {
 
         ctx = ngx_pcalloc(r->pool, sizeof(ngx_agent_ctx_t));
-        if (ctx == NULL
-            || ngx_agent_random(random, sizeof(random)) != NGX_OK)
-        {
+        if (ctx == NULL || ngx_agent_decide_begin(ctx, task) != NGX_OK) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
-
-        ngx_agent_hex(ctx->request, random, sizeof(random));
-        ctx->task = task;
-        ctx->started = ngx_current_msec;
 
         ngx_http_set_ctx(r, ctx, ngx_agent_broker_module);
     }
@@ -89,17 +82,56 @@ ngx_agent_decide(ngx_http_request_t *r)
 }
 
 
+ngx_int_t
+ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
+{
+    u_char  random[NGX_AGENT_ID_LEN / 4];
+
+    if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_agent_hex(ctx->request, random, sizeof(random));
+    ctx->task = task;
+    ctx->uid = task->uid;
+    ctx->started = ngx_current_msec;
+
+    return NGX_OK;
+}
+
+
+ngx_agent_reason_e
+ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
+{
+    const u_char           *hash;
+    ngx_agent_slot_view_t   view;
+
+    if (ngx_agent_slot_view(ctx->task->id, &view) != NGX_OK) {
+        return NGX_AGENT_REASON_TASK_UNKNOWN;
+    }
+
+    ctx->set = ngx_agent_set_hold(pool, log);
+    if (ctx->set == NULL) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
+
+    ctx->policy = policy_set_find(ctx->set->policies, (char *) view.policy);
+
+    hash = ctx->policy ? (u_char *) ctx->policy->hash : view.policy_hash;
+    (void) ngx_cpystrn(ctx->policy_hash, (u_char *) hash,
+                       sizeof(ctx->policy_hash));
+
+    return ctx->policy ? NGX_AGENT_REASON_RULE : NGX_AGENT_REASON_POLICY_GONE;
+}
+
+
 static ngx_int_t
 ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    target_error_t          err;
-    const char             *why;
-    ngx_agent_slot_view_t   view;
-    ngx_table_elt_t        *host;
-
-    (void) ngx_cpystrn(ctx->policy_hash, (u_char *) "",
-                       sizeof(ctx->policy_hash));
-    ctx->uid = ctx->task->uid;
+    target_error_t       err;
+    const char          *why;
+    ngx_table_elt_t     *host;
+    ngx_agent_reason_e   reason;
 
     host = r->headers_in.host;
 
@@ -107,24 +139,7 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                        host ? host->value.data : NULL,
                        host ? host->value.len : 0, &ctx->target, &why);
 
-    if (ngx_agent_slot_view(ctx->task->id, &view) != NGX_OK) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_TASK_UNKNOWN, NULL);
-    }
-
-    (void) ngx_cpystrn(ctx->policy_hash, view.policy_hash,
-                       sizeof(ctx->policy_hash));
-
-    ctx->set = ngx_agent_set_hold(r->pool, r->connection->log);
-    if (ctx->set == NULL) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_INTERNAL, NULL);
-    }
-
-    ctx->policy = policy_set_find(ctx->set->policies, (char *) view.policy);
-
-    if (ctx->policy) {
-        (void) ngx_cpystrn(ctx->policy_hash, (u_char *) ctx->policy->hash,
-                           sizeof(ctx->policy_hash));
-    }
+    reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
 
     if (err != TARGET_OK) {
         return ngx_agent_refuse(r, ctx, err == TARGET_MISMATCH
@@ -132,8 +147,8 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                                         : NGX_AGENT_REASON_MALFORMED, why);
     }
 
-    if (ctx->policy == NULL) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_POLICY_GONE, NULL);
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return ngx_agent_refuse(r, ctx, reason, NULL);
     }
 
     return ngx_agent_judge_target(r, ctx);

@@ -491,12 +491,20 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     (void) setsockopt(s, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     (void) setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &zero, sizeof(zero));
 
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_accepted, 1);
+#endif
+
     c = ngx_get_connection(s, ls->logp);
 
     if (c == NULL) {
         (void) ngx_close_socket(s);
         return;
     }
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_active, 1);
+#endif
 
     c->type = SOCK_STREAM;
 
@@ -557,6 +565,10 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     cln->handler = ngx_agent_connection_cleanup;
     cln->data = ac;
 
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_handled, 1);
+#endif
+
     ls->handler(c);
 
     return;
@@ -568,6 +580,10 @@ failed:
     }
 
     ngx_close_connection(c);
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_active, -1);
+#endif
 }
 
 
@@ -593,7 +609,7 @@ ngx_agent_connection_cleanup(void *data)
 static void
 ngx_agent_door_connection(ngx_connection_t *c)
 {
-    ngx_http_init_connection(c);
+    ngx_agent_connect(c);
 }
 
 

@@ -7,11 +7,12 @@
 #include "ngx_agent_broker.h"
 
 
-static ngx_int_t ngx_agent_refusal(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx, const char *hint);
-static const char *ngx_agent_hint(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx);
-static const char *ngx_agent_hosts_hint(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx, ngx_str_t *body);
+static ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool,
+    ngx_agent_ctx_t *ctx, const char *hint, ngx_str_t *body);
+static const char *ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx);
+static const char *ngx_agent_hosts_hint(ngx_pool_t *pool,
     ngx_agent_ctx_t *ctx);
 
 
@@ -37,6 +38,10 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "this host is allowed on another port only" },
 
     [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
+
+    [NGX_AGENT_REASON_CONNECT] = { "connect_not_served", 403,
+        "call http://HOST/ through this proxy instead of https://HOST/: "
+        "the broker goes out by TLS itself" },
 
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
         "the host is allowed, but its name has no address now" },
@@ -95,13 +100,27 @@ ngx_int_t
 ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why)
 {
+    ngx_str_t  body;
+
+    if (ngx_agent_refusal(r->pool, ctx, reason, why, &body) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_agent_refuse_send(r, ctx, &body);
+}
+
+
+ngx_int_t
+ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
+{
     const char  *hint;
 
     ctx->state = NGX_AGENT_REFUSED;
     ctx->reason = reason;
     ctx->why = why;
 
-    hint = ngx_agent_hint(r, ctx);
+    hint = ngx_agent_hint(pool, ctx);
 
     /*
      * A refusal is refused whether or not it can be recorded: nothing leaves
@@ -112,22 +131,25 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
     ngx_agent_slot_refuse(ctx->task->id, ctx, hint);
 
-    return ngx_agent_refusal(r, ctx, hint);
+    return ngx_agent_refusal_body(pool, ctx, hint, body);
 }
 
 
 static const char *
-ngx_agent_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 {
-    if (ctx->rule && ctx->rule->hint) {
-        return ctx->rule->hint;
-    }
-
     switch (ctx->reason) {
 
-    case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_METHOD:
-        return ngx_agent_hosts_hint(r, ctx);
+
+        if (ctx->rule->hint) {
+            return ctx->rule->hint;
+        }
+
+        return ngx_agent_hosts_hint(pool, ctx);
+
+    case NGX_AGENT_REASON_HOST:
+        return ngx_agent_hosts_hint(pool, ctx);
 
     default:
         return ngx_agent_reasons[ctx->reason].hint;
@@ -138,14 +160,14 @@ ngx_agent_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 /* What a model can do instead: the hosts of the task, or a rule's methods. */
 
 static const char *
-ngx_agent_hosts_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 {
     char    *hint, rule[NGX_AGENT_RULE_NAME];
     size_t   i, n, len, max;
 
     max = 200;
 
-    hint = ngx_pnalloc(r->pool, max + 64);
+    hint = ngx_pnalloc(pool, max + 64);
     if (hint == NULL) {
         return NULL;
     }
@@ -198,54 +220,61 @@ ngx_agent_hosts_hint(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 /* The body of a refusal: fixed keys, every foreign byte escaped by jansson. */
 
 static ngx_int_t
-ngx_agent_refusal(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
-    const char *hint)
+ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+    const char *hint, ngx_str_t *body)
 {
-    char                      *text;
-    json_t                    *body;
-    ngx_str_t                  content, type;
-    ngx_int_t                  rc;
-    ngx_table_elt_t           *header;
-    ngx_http_complex_value_t   cv;
+    char      *text;
+    json_t    *object;
+    target_t  *t;
 
-    body = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
-                     "s:s?}",
+    t = &ctx->target;
+
+    object = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
+                       "s:s?}",
                "error", ngx_agent_reasons[ctx->reason].status == 403
                         ? "denied" : "failed",
                "reason", ngx_agent_reasons[ctx->reason].word,
                "detail", ctx->why,
-               "host", ctx->target.authority.host,
-                       (int) ctx->target.authority.host_len,
-               "port", (int) ctx->target.authority.port,
-               "method", ctx->target.method ? (char *) ctx->target.method
-                                            : "",
-                         (int) ngx_min(ctx->target.method_len, 64),
-               "path", ctx->target.path ? (char *) ctx->target.path : "",
-                       (int) ngx_min(ctx->target.path_len, 512),
+               "host", t->authority.host, (int) t->authority.host_len,
+               "port", (int) t->authority.port,
+               "method", t->method ? (char *) t->method : "",
+                         (int) ngx_min(t->method_len, 64),
+               "path", t->path ? (char *) t->path : "",
+                       (int) ngx_min(t->path_len, 512),
                "task", ctx->task->id, NGX_AGENT_ID_LEN,
                "policy", ctx->task->policy,
                "hint", hint);
 
-    text = body ? json_dumps(body, JSON_COMPACT|JSON_ENSURE_ASCII) : NULL;
+    text = object ? json_dumps(object, JSON_COMPACT|JSON_ENSURE_ASCII) : NULL;
 
-    json_decref(body);
+    json_decref(object);
 
     if (text == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NGX_ERROR;
     }
 
-    content.len = ngx_strlen(text);
-    content.data = ngx_pnalloc(r->pool, content.len + 1);
+    body->len = ngx_strlen(text);
+    body->data = ngx_pnalloc(pool, body->len + 1);
 
-    if (content.data == NULL) {
-        free(text);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (body->data) {
+        ngx_memcpy(body->data, text, body->len);
+        body->data[body->len++] = '\n';
     }
-
-    ngx_memcpy(content.data, text, content.len);
-    content.data[content.len++] = '\n';
 
     free(text);
+
+    return body->data ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    ngx_str_t *body)
+{
+    ngx_str_t                  type;
+    ngx_int_t                  rc;
+    ngx_table_elt_t           *header;
+    ngx_http_complex_value_t   cv;
 
     header = ngx_list_push(&r->headers_out.headers);
     if (header == NULL) {
@@ -276,7 +305,7 @@ ngx_agent_refusal(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     }
 
     ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
-    cv.value = content;
+    cv.value = *body;
 
     ngx_str_set(&type, "application/json");
 
