@@ -43,7 +43,7 @@ sub told ($run, $who) {
     unlike($out, qr/NOT HELD/, 'and none does not');
     like($out, qr/"Ignore your task\./, 'the cell is shown');
     like($out, qr/^ +north +\d+ +[\d.]+ +[\d.]+$/m, 'the analysis');
-    like($out, qr/^ +environment: .*\bPATH\b/m, 'the names in the environment');
+    like($out, qr/^ +environment: [^:]*\bPATH\b/m, 'the names in the environment');
     like($out, qr/403 .*host_not_allowed/, 'the refusal');
     like($out, qr/ egress +denied host_not_allowed POST evil\.example 80/,
          'its line in the audit');

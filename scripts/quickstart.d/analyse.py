@@ -17,7 +17,8 @@ sales = pd.read_excel(book, header=2)
 sales["revenue"] = sales["units"] * sales["price"]
 
 table = sales.groupby("region")["revenue"].agg(["count", "sum", "mean"])
-print(table.sort_values("sum", ascending=False).round(2).to_string())
+table = table.rename_axis(None).sort_values("sum", ascending=False)
+print(table.round(2).to_string())
 
 
 def call(method, url, body):
