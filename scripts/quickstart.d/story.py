@@ -245,9 +245,10 @@ def run_task(arguments, environment):
 def explain_setup(result):
     """A box that cannot be set up: the launcher says what mends it."""
     error = result.get("error") or {}
-    text = error if isinstance(error, str) else json.dumps(error, indent=2)
-    say(text)
-    if os.geteuid() != 0:
+    say("at %s: %s" % (error.get("stage"), error.get("message")))
+    if error.get("fix"):
+        say("what mends it: " + error["fix"])
+    if error.get("stage", "").startswith("cgroup") and os.geteuid() != 0:
         say("An ordinary user needs a cgroup to put boxes in:")
         say("    sudo scripts/setup-host " + user_name())
     give_up("this host cannot set up a box yet")
