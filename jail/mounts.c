@@ -32,6 +32,7 @@
 #define MOUNTS_INODES_MIN   1024
 #define MOUNTS_ROOT_BYTES   (8ull << 20)
 #define MOUNTS_WORK_BYTES   (256ull << 20)
+#define MOUNTS_SMALL        (128 << 10)
 #define MOUNTS_PTYS         "64"
 
 #define MOUNTS_MASK         ".mask"     /* while the box is being built */
@@ -51,8 +52,8 @@ typedef enum {
     M_TEXT,                     /* a file that holds `arg` */
     M_SYSTEM,                   /* the host's, read-only; a link stays one;
                                    left out where the host has none */
-    M_ETC,                      /* the same, for every name in the host's /etc
-                                   that begins so */
+    M_ETC,                      /* the same, for a name in the host's /etc;
+                                   with "*": for all that begin so */
     M_DEVICE,                   /* the host's node, if it is that device */
     M_TMPFS,
     M_PROC,
@@ -106,28 +107,26 @@ static const mount_op_t  mount_plan[] = {
 
     /* and the host's, where it is the same on every machine */
 
-    { M_SYSTEM, "etc/ld.so.cache", NULL, 0, 0 },
-    { M_SYSTEM, "etc/localtime", NULL, 0, 0 },
-    { M_SYSTEM, "etc/timezone", NULL, 0, 0 },
-    { M_SYSTEM, "etc/os-release", NULL, 0, 0 },
-    { M_SYSTEM, "etc/debian_version", NULL, 0, 0 },
-    { M_SYSTEM, "etc/alternatives", NULL, 0, 0 },
-    { M_SYSTEM, "etc/mime.types", NULL, 0, 0 },
-    { M_SYSTEM, "etc/magic", NULL, 0, 0 },
-    { M_SYSTEM, "etc/protocols", NULL, 0, 0 },
-    { M_SYSTEM, "etc/services", NULL, 0, 0 },
-    { M_SYSTEM, "etc/gai.conf", NULL, 0, 0 },
-    { M_SYSTEM, "etc/locale.alias", NULL, 0, 0 },
-    { M_SYSTEM, "etc/matplotlibrc", NULL, 0, 0 },
-    { M_SYSTEM, "etc/fonts", NULL, 0, 0 },
-    { M_SYSTEM, "etc/perl", NULL, 0, 0 },
-    { M_SYSTEM, "etc/R", NULL, 0, 0 },
-    { M_SYSTEM, "etc/xml", NULL, 0, 0 },
-    { M_SYSTEM, "etc/texmf", NULL, 0, 0 },
-    { M_SYSTEM, "etc/crypto-policies", NULL, 0, 0 },
-    { M_ETC, "python3", NULL, 0, 0 },
-    { M_ETC, "java-", NULL, 0, 0 },
-    { M_ETC, "ImageMagick-", NULL, 0, 0 },
+    { M_ETC, "ld.so.cache", NULL, 0, 0 },
+    { M_ETC, "localtime", NULL, 0, 0 },
+    { M_ETC, "timezone", NULL, 0, 0 },
+    { M_ETC, "os-release", NULL, 0, 0 },
+    { M_ETC, "debian_version", NULL, 0, 0 },
+    { M_ETC, "alternatives", NULL, 0, 0 },
+    { M_ETC, "mime.types", NULL, 0, 0 },
+    { M_ETC, "protocols", NULL, 0, 0 },
+    { M_ETC, "services", NULL, 0, 0 },
+    { M_ETC, "locale.alias", NULL, 0, 0 },
+    { M_ETC, "matplotlibrc", NULL, 0, 0 },
+    { M_ETC, "fonts", NULL, 0, 0 },
+    { M_ETC, "perl", NULL, 0, 0 },
+    { M_ETC, "xml", NULL, 0, 0 },
+    { M_ETC, "texmf", NULL, 0, 0 },
+    { M_ETC, "crypto-policies", NULL, 0, 0 },
+    { M_ETC, "R", NULL, 0, 0 },
+    { M_ETC, "python3", "*", 0, 0 },
+    { M_ETC, "java-", "*", 0, 0 },
+    { M_ETC, "ImageMagick-", "*", 0, 0 },
 
     /* never /etc/ssl itself: it holds `private` */
 
@@ -174,8 +173,10 @@ static const mount_op_t  mount_plan[] = {
 
     /*
      * Its own /proc: only the box's processes are in it, and pid 1, which
-     * cannot be traced, is not shown.  Hidden is what tells of the machine
-     * and of its other work, or what acts on it.
+     * cannot be traced, is not shown.  Hidden is what everybody may read and
+     * what tells of the machine or of its other work.  kcore, kmsg, slabinfo,
+     * timer_list, vmallocinfo, sysrq-trigger and their like need no cover:
+     * they are host root's, and nobody in the box is.
      */
 
     { M_DIR, "proc", NULL, 0555, 0 },
@@ -185,45 +186,29 @@ static const mount_op_t  mount_plan[] = {
     { M_HIDE, "proc/asound", NULL, 0, 0 },
     { M_HIDE, "proc/bus", NULL, 0, 0 },
     { M_HIDE, "proc/cmdline", NULL, 0, 0 },
-    { M_HIDE, "proc/config.gz", NULL, 0, 0 },
-    { M_HIDE, "proc/consoles", NULL, 0, 0 },
     { M_HIDE, "proc/diskstats", NULL, 0, 0 },
-    { M_HIDE, "proc/driver", NULL, 0, 0 },
-    { M_HIDE, "proc/dynamic_debug", NULL, 0, 0 },
-    { M_HIDE, "proc/fs", NULL, 0, 0 },
     { M_HIDE, "proc/interrupts", NULL, 0, 0 },
-    { M_HIDE, "proc/iomem", NULL, 0, 0 },
-    { M_HIDE, "proc/ioports", NULL, 0, 0 },
     { M_HIDE, "proc/irq", NULL, 0, 0 },
     { M_HIDE, "proc/kallsyms", NULL, 0, 0 },
-    { M_HIDE, "proc/kcore", NULL, 0, 0 },
     { M_HIDE, "proc/key-users", NULL, 0, 0 },
     { M_HIDE, "proc/keys", NULL, 0, 0 },
-    { M_HIDE, "proc/kmsg", NULL, 0, 0 },
     { M_HIDE, "proc/latency_stats", NULL, 0, 0 },
-    { M_HIDE, "proc/locks", NULL, 0, 0 },
     { M_HIDE, "proc/modules", NULL, 0, 0 },
     { M_HIDE, "proc/mtrr", NULL, 0, 0 },
-    { M_HIDE, "proc/partitions", NULL, 0, 0 },
     { M_HIDE, "proc/pressure", NULL, 0, 0 },
     { M_HIDE, "proc/sched_debug", NULL, 0, 0 },
     { M_HIDE, "proc/schedstat", NULL, 0, 0 },
     { M_HIDE, "proc/scsi", NULL, 0, 0 },
-    { M_HIDE, "proc/slabinfo", NULL, 0, 0 },
     { M_HIDE, "proc/softirqs", NULL, 0, 0 },
-    { M_HIDE, "proc/swaps", NULL, 0, 0 },
-    { M_HIDE, "proc/sysrq-trigger", NULL, 0, 0 },
-    { M_HIDE, "proc/timer_list", NULL, 0, 0 },
     { M_HIDE, "proc/timer_stats", NULL, 0, 0 },
-    { M_HIDE, "proc/tty", NULL, 0, 0 },
-    { M_HIDE, "proc/vmallocinfo", NULL, 0, 0 },
 };
 
 
 static int mounts_do(setup_t *s, const mount_op_t *op);
 static int mounts_text(setup_t *s, const char *path, const char *text);
 static int mounts_host(setup_t *s, const char *path, bool optional);
-static int mounts_etc(setup_t *s, const char *prefix);
+static int mounts_small(setup_t *s, const char *host, const char *path);
+static int mounts_etc(setup_t *s, const mount_op_t *rows);
 static int mounts_device(setup_t *s, const mount_op_t *op);
 static int mounts_over(setup_t *s, const char *source, const char *path);
 static int mounts_hide(setup_t *s, const char *path);
@@ -456,7 +441,11 @@ mounts_do(setup_t *s, const mount_op_t *op)
         return mounts_host(s, op->path, true);
 
     case M_ETC:
-        return mounts_etc(s, op->path);
+
+        /* all these rows at once, by one reading of the directory */
+
+        return op == mount_plan || op[-1].kind != M_ETC ? mounts_etc(s, op)
+                                                        : 0;
 
     case M_DEVICE:
         return mounts_device(s, op);
@@ -517,7 +506,7 @@ mounts_text(setup_t *s, const char *path, const char *text)
 static int
 mounts_host(setup_t *s, const char *path, bool optional)
 {
-    int          tree, fd;
+    int          rc, tree, fd;
     char         host[512], target[512];
     ssize_t      n;
     struct stat  st;
@@ -543,6 +532,14 @@ mounts_host(setup_t *s, const char *path, bool optional)
             || strncmp(target, "/etc/alternatives/", 18) == 0)
         {
             return symlinkat(target, s->root, path);
+        }
+    }
+
+    if (optional && !S_ISDIR(st.st_mode)) {
+        rc = mounts_small(s, host, path);
+
+        if (rc != 1) {
+            return rc;
         }
     }
 
@@ -581,15 +578,60 @@ mounts_host(setup_t *s, const char *path, bool optional)
 }
 
 
-static int
-mounts_etc(setup_t *s, const char *prefix)
-{
-    DIR            *dir;
-    char            path[280];
-    size_t          n;
-    struct dirent  *de;
+/*
+ * A short file is copied, which is cheaper than a mount and its end.  1: it
+ * was not a short file.
+ */
 
-    n = strlen(prefix);
+static int
+mounts_small(setup_t *s, const char *host, const char *path)
+{
+    int          in, out;
+    ssize_t      n;
+    struct stat  st;
+
+    in = open(host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC);
+
+    if (in == -1) {
+        return errno == ENOENT || errno == EACCES ? 0 : -1;
+    }
+
+    if (fstat(in, &st) != 0) {
+        return -1;
+    }
+
+    if (!S_ISREG(st.st_mode) || st.st_size > MOUNTS_SMALL) {
+        return close(in) == 0 ? 1 : -1;
+    }
+
+    out = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
+
+    if (out == -1) {
+        return -1;
+    }
+
+    do {
+        n = sendfile(out, in, NULL, MOUNTS_SMALL);
+    } while (n > 0 || (n == -1 && errno == EINTR));
+
+    if (n == -1) {
+        return -1;
+    }
+
+    (void) close(in);
+
+    return close(out);
+}
+
+
+static int
+mounts_etc(setup_t *s, const mount_op_t *rows)
+{
+    DIR               *dir;
+    char               path[280];
+    struct dirent     *de;
+    const mount_op_t  *op;
+
     dir = opendir("/etc");
 
     if (dir == NULL) {
@@ -598,7 +640,15 @@ mounts_etc(setup_t *s, const char *prefix)
 
     while ((de = readdir(dir)) != NULL) {
 
-        if (strncmp(de->d_name, prefix, n) != 0) {
+        for (op = rows; op->kind == M_ETC; op++) {
+            if (op->arg ? strncmp(de->d_name, op->path, strlen(op->path)) == 0
+                        : strcmp(de->d_name, op->path) == 0)
+            {
+                break;
+            }
+        }
+
+        if (op->kind != M_ETC) {
             continue;
         }
 

@@ -20,9 +20,11 @@
 static const char  output_replacement[] = "\xef\xbf\xbd";       /* U+FFFD */
 
 
+static size_t output_ascii(const char *data, size_t n);
+static void output_run(output_t *out, const char *data, size_t n);
 static void output_char(output_t *out, const char *bytes, size_t n);
 static int output_append(output_text_t *text, size_t max, const char *bytes,
-    size_t n);
+    size_t n, size_t chars);
 static void output_drop(output_text_t *text, size_t chars);
 static size_t output_offset(const output_text_t *text, size_t chars);
 
@@ -41,11 +43,21 @@ output_init(output_t *out, size_t cap)
 void
 output_add(output_t *out, const char *data, size_t n)
 {
-    size_t  i;
+    size_t  i, ascii;
 
     out->bytes += n;
 
     for (i = 0; i < n; /* void */) {
+
+        if (out->utf8.need == 0) {
+            ascii = output_ascii(data + i, n - i);
+
+            if (ascii > 0) {
+                output_run(out, data + i, ascii);
+                i += ascii;
+                continue;
+            }
+        }
 
         switch (utf8_step(&out->utf8, (unsigned char) data[i])) {
 
@@ -154,6 +166,72 @@ output_free(output_t *out)
 }
 
 
+/* The length of the ASCII that data begins with, eight bytes at a time. */
+
+static size_t
+output_ascii(const char *data, size_t n)
+{
+    size_t    i;
+    uint64_t  word;
+
+    for (i = 0; i + sizeof(word) <= n; i += sizeof(word)) {
+        (void) memcpy(&word, data + i, sizeof(word));
+
+        if (word & 0x8080808080808080ull) {
+            break;
+        }
+    }
+
+    while (i < n && (unsigned char) data[i] < 0x80) {
+        i++;
+    }
+
+    return i;
+}
+
+
+/* Characters of one byte each: what is sure to be dropped is not copied. */
+
+static void
+output_run(output_t *out, const char *data, size_t n)
+{
+    size_t  m;
+
+    out->chars += n;
+
+    if (out->failed) {
+        return;
+    }
+
+    m = out->head_max - out->head.chars;
+    m = n < m ? n : m;
+
+    if (m > 0) {
+        out->failed = output_append(&out->head, out->head_max, data, m, m)
+                      != 0;
+        data += m;
+        n -= m;
+    }
+
+    if (n == 0 || out->failed) {
+        return;
+    }
+
+    if (n >= out->tail_max) {
+        out->tail.len = 0;
+        out->tail.chars = 0;
+        data += n - out->tail_max;
+        n = out->tail_max;
+
+    } else if (out->tail.chars + n > 2 * out->tail_max) {
+        output_drop(&out->tail, out->tail.chars - out->tail_max);
+    }
+
+    out->failed = output_append(&out->tail, 2 * out->tail_max, data, n, n)
+                  != 0;
+}
+
+
 static void
 output_char(output_t *out, const char *bytes, size_t n)
 {
@@ -164,7 +242,8 @@ output_char(output_t *out, const char *bytes, size_t n)
     }
 
     if (out->head.chars < out->head_max) {
-        out->failed = output_append(&out->head, out->head_max, bytes, n) != 0;
+        out->failed = output_append(&out->head, out->head_max, bytes, n, 1)
+                      != 0;
         return;
     }
 
@@ -177,18 +256,24 @@ output_char(output_t *out, const char *bytes, size_t n)
         output_drop(&out->tail, out->tail.chars - out->tail_max);
     }
 
-    out->failed = output_append(&out->tail, 2 * out->tail_max, bytes, n) != 0;
+    out->failed = output_append(&out->tail, 2 * out->tail_max, bytes, n, 1)
+                  != 0;
 }
 
 
 static int
-output_append(output_text_t *text, size_t max, const char *bytes, size_t n)
+output_append(output_text_t *text, size_t max, const char *bytes, size_t n,
+    size_t chars)
 {
     char    *data;
     size_t   cap;
 
     if (text->len + n > text->cap) {
         cap = text->cap ? 2 * text->cap : 4096;
+
+        while (cap < text->len + n) {
+            cap *= 2;
+        }
 
         if (cap > max * OUTPUT_CHAR_MAX) {
             cap = max * OUTPUT_CHAR_MAX;
@@ -206,7 +291,7 @@ output_append(output_text_t *text, size_t max, const char *bytes, size_t n)
 
     (void) memcpy(text->data + text->len, bytes, n);
     text->len += n;
-    text->chars++;
+    text->chars += chars;
 
     return 0;
 }

@@ -398,7 +398,7 @@ setup_ready(setup_t *s)
 static noreturn void
 setup_main(setup_t *s)
 {
-    int               sig, null, err;
+    int               sig, fd, null, err;
     sigset_t          set;
     struct sigaction  sa;
 
@@ -415,13 +415,15 @@ setup_main(setup_t *s)
     (void) setsid();
     (void) umask(022);
 
-    null = open("/dev/null", O_RDONLY|O_CLOEXEC);
+    /* 0, 1 and 2 are free by now, or were taken by what is not needed here */
+
+    fd = open("/dev/null", O_RDONLY|O_CLOEXEC);
+    null = fd == -1 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
     if (null == -1
+        || dup2(null, STDIN_FILENO) == -1
         || dup2(s->spec->out, STDOUT_FILENO) == -1
         || dup2(s->spec->err, STDERR_FILENO) == -1
-        || (null == STDIN_FILENO ? fcntl(null, F_SETFD, 0)
-                                 : dup2(null, STDIN_FILENO)) == -1
         || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     {
         (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
