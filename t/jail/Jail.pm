@@ -1,0 +1,200 @@
+package Jail;
+
+# What the launcher's tests share: running it, as root and as an ordinary
+# user, and looking at what it leaves behind.
+#
+#   my $r = jail(['run', '--offline', '--', 'id'], user => 1);
+#   $r->{status}, $r->{out}, $r->{err}, $r->{json}, $r->{ms}
+#   my $j = box('echo hi');             the result of `sh -c` in a box
+#   for my $user (ways()) { … }         0: as who runs the tests; 1: as user
+#
+# Options: user, stdin (text), env ({NAME => VALUE}, beside PATH), before (a
+# sub that runs in the child before exec), args (for box: more options).
+
+use v5.36;
+
+use Cwd qw(abs_path);
+use Exporter qw(import);
+use File::Basename qw(dirname);
+use File::Copy ();
+use File::Temp ();
+use IO::Select;
+use JSON::PP ();
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+our @EXPORT = qw(jail spawn finish box python ways way wait_for dir user_id
+                 cc leftovers root_dir slots);
+
+my $root = abs_path(dirname(__FILE__) . '/../..');
+my $objs = $ENV{AGENT_TEST_OBJS} // 'objs';
+my $jail = "$root/$objs/jail";
+my $dir = File::Temp->newdir('jail.XXXXXX', TMPDIR => 1);
+my $json = JSON::PP->new->utf8;
+my $user = 61000 + $$ % 4000;           # nobody's, and each test's own
+my $owner = $$;
+my $is_set_up;
+
+chmod 0755, "$dir";
+
+sub dir      { return "$dir" }
+sub root_dir { return $root }
+
+# The launcher as an ordinary user can run it: in a directory of the test's.
+sub reachable {
+    state $copy = do {
+        File::Copy::copy($jail, "$dir/jail") or die "$jail: $!";
+        chmod 0755, "$dir/jail";
+        "$dir/jail";
+    };
+    return $copy;
+}
+
+sub user_id {
+    return $> if $> != 0;
+    if (!$is_set_up) {
+        system("$root/scripts/setup-host", $user) == 0 or die 'setup-host';
+        $is_set_up = 1;
+    }
+    return $user;
+}
+
+END {
+    if ($is_set_up && $$ == $owner) {
+        my $status = $?;
+        system("$root/scripts/setup-host", '--remove', $user);
+        $? = $status;
+    }
+}
+
+sub ways { return $> == 0 ? (0, 1) : (0) }
+
+sub way ($user) {
+    return $> == 0 && !$user ? 'root' : 'ordinary user';
+}
+
+# Starts the launcher; { pid, out, err } with the reading ends.
+sub spawn ($args, %opt) {
+    my @command = (reachable(), @$args);
+
+    pipe(my $out, my $out_w) or die $!;
+    pipe(my $err, my $err_w) or die $!;
+    my $in = File::Temp->new(DIR => "$dir");
+    print $in $opt{stdin} // '';
+    close $in;
+
+    my $uid = $opt{user} && $> == 0 ? user_id() : undef;
+    my $pid = fork // die $!;
+
+    if ($pid == 0) {
+        open STDIN, '<', "$in";
+        open STDOUT, '>&', $out_w;
+        open STDERR, '>&', $err_w;
+        if (defined $uid) {
+            # numeric, so that no user of that name need exist
+            $) = "$uid $uid";
+            POSIX::setgid($uid);
+            POSIX::setuid($uid);
+        }
+        $opt{before}->() if $opt{before};
+        %ENV = (PATH => $ENV{PATH}, %{ $opt{env} // {} });
+        exec { $command[0] } @command;
+        POSIX::_exit(111);
+    }
+
+    return { pid => $pid, out => $out, err => $err, start => time,
+             in => $in };
+}
+
+# Reads everything and waits; kills after 60 s.
+sub finish ($p) {
+    my %text = (out => '', err => '');
+    my $select = IO::Select->new($p->{out}, $p->{err});
+    my $until = time + 60;
+
+    while ($select->count) {
+        my @ready = $select->can_read(1);
+        if (!@ready && time > $until) {
+            kill KILL => $p->{pid};
+            diag 'the launcher hung';
+        }
+        for my $f (@ready) {
+            my $name = $f == $p->{out} ? 'out' : 'err';
+            sysread($f, $text{$name}, 65536, length $text{$name})
+                or $select->remove($f);
+        }
+    }
+
+    waitpid $p->{pid}, 0;
+    my $status = $?;
+    my $ms = int 1000 * (time - $p->{start});
+
+    return {
+        %text, ms => $ms, pid => $p->{pid}, signal => $status & 127,
+        status => $status & 127 ? -1 : $status >> 8,
+        json => scalar eval { $json->decode($text{out}) },
+    };
+}
+
+sub jail ($args, %opt) { return finish(spawn($args, %opt)) }
+
+sub box ($script, %opt) {
+    my $r = jail(['run', '--offline', @{ $opt{args} // [] }, '--', 'sh', '-c',
+                  $script], %opt);
+    diag "no result: $r->{out}$r->{err}" if !$r->{json};
+    return $r->{json};
+}
+
+sub python ($script, %opt) {
+    my $r = jail(['run', '--offline', @{ $opt{args} // [] }, '--',
+                  '/usr/bin/python3', '-c', $script], %opt);
+    diag "no result: $r->{out}$r->{err}" if !$r->{json};
+    return $r->{json};
+}
+
+sub wait_for ($what, $test, $seconds = 10) {
+    my $until = time + $seconds;
+    while (time < $until) {
+        my $v = $test->();
+        return $v if $v;
+        sleep 0.005;
+    }
+    diag "waited in vain for $what";
+    return;
+}
+
+# A static program that a box can be given by --in.
+sub cc ($name, $source, @flags) {
+    open my $f, '>', "$dir/$name.c" or die $!;
+    print $f $source;
+    close $f;
+    system('gcc', '-std=gnu17', '-O1', '-static', @flags, '-o', "$dir/$name",
+           "$dir/$name.c") == 0 or return;
+    return "$dir/$name";
+}
+
+# The cgroup directories of boxes of this test's users.
+sub slots {
+    my @dirs;
+    for my $uid ($>, $user) {
+        push @dirs, glob("/sys/fs/cgroup/*/agent-jail/$uid/*[0-9]");
+    }
+    return grep { -d } @dirs;
+}
+
+# Processes whose id is a box's: root's boxes, or our user's.
+sub leftovers {
+    my @left;
+    for my $status (glob '/proc/[0-9]*/status') {
+        open my $f, '<', $status or next;
+        my %s = map { /^(\w+):\s*(.*)/ ? ($1, $2) : () } <$f>;
+        my ($uid) = ($s{Uid} // '') =~ /^(\d+)/ or next;
+        next if ($s{State} // '') =~ /^Z/;
+        next if $uid != $user && ($uid < 2000000000 || $uid > 2000065535);
+        push @left, "$s{Pid} $s{Name} $uid";
+    }
+    return @left;
+}
+
+1;

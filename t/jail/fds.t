@@ -1,0 +1,128 @@
+#!/usr/bin/perl
+
+# Nothing of the caller's process comes into the box: no descriptor, no word
+# of its environment or arguments, no signal state, no child.
+
+use v5.36;
+
+use Fcntl qw(F_SETFD);
+use FindBin;
+use lib $FindBin::Bin;
+use Jail;
+use POSIX ();
+use Test::More;
+
+my $list = 'ls -l /proc/self/fd; ls -l /proc/$$/fd';
+
+for my $user (ways()) {
+    my $way = way($user);
+
+    my $r = jail(['run', '--offline', '--', 'sh', '-c', $list], user => $user,
+        before => sub {
+            for my $n (3 .. 50) {
+                POSIX::open($n % 2 ? '/' : '/etc/hostname', POSIX::O_RDONLY());
+            }
+        });
+    my @fds = $r->{json}{stdout} =~ /(\d+ -> \S+)/g;
+    my @known = grep { m{^0 -> /dev/null$|^[12] -> pipe:|^\d -> /proc/\d+/fd$} }
+                @fds;
+    is(scalar @known, scalar @fds,
+       "A-001 $way: descriptors 3 to 50 of the caller are not in the box")
+        or diag $r->{json}{stdout};
+    cmp_ok(scalar @fds, '>=', 6, 'the list was not empty');
+
+    $r = jail(['run', '--offline', '--', 'sh', '-c', $list], user => $user,
+        before => sub {
+            my $fd = POSIX::open('/', POSIX::O_RDONLY());
+            POSIX::dup2($fd, $_) for 900, 1023, 4096, 19000;
+        });
+    unlike($r->{json}{stdout}, qr/900|1023|4096|19000/,
+           "A-003 $way: high descriptors are not in the box");
+    cmp_ok($r->{ms}, '<', 1000, 'A-003 and cost no time');
+
+    # what a closed 0, 1 or 2 could become is seen in the box
+
+    for my $closed (0 .. 7) {
+        my @which = grep { $closed & 1 << $_ } 0 .. 2;
+
+        $r = jail(['run', '--offline', '--', 'sh', '-c',
+                   'ls -l /proc/self/fd; echo e >&2'], user => $user,
+            before => sub { POSIX::close($_) for @which });
+        if ($closed & 2) {
+            is($r->{status}, 0, "A-004 $way: closed @which: status is 0");
+            next;
+        }
+        like($r->{json}{stdout}, qr{ 0 -> /dev/null\n.* 1 -> pipe:.* 2 -> pipe:}s,
+             "A-004 $way: closed (@which): 0, 1 and 2 are the box's own");
+        is($r->{json}{stderr}, "e\n", 'A-004 and the streams are not mixed');
+    }
+
+    $r = jail(['run', '--offline', '--label', 'label-xyzzy-argv', '--', 'sh',
+               '-c', 'cat /proc/*/environ /proc/*/cmdline /proc/*/auxv; env; '
+               . 'ls /proc; cat /proc/1/cmdline'],
+              user => $user, env => { MARKER_SECRET => 'xyzzy-env' });
+    unlike($r->{json}{stdout}, qr/xyzzy/,
+           "A-006 $way: no process of the box shows the caller's secret");
+    like($r->{json}{stdout}, qr/TASK_OUT=/, 'the environments were read');
+
+    # pid 1 as the host sees it: its memory of them is wiped as well
+
+    SKIP: {
+        skip 'needs root to look into pid 1 of the box', 1 if $> != 0;
+        my $p = spawn(['run', '--offline', '--wall-clock', '20s', '--label',
+                       'label-xyzzy-argv', '--', 'sleep', '30'],
+                      user => $user, env => { MARKER_SECRET => 'xyzzy-env' });
+        my $init = wait_for('pid 1 of the box', sub {
+            my ($pid) = glob_children($p->{pid});
+            return $pid && (glob_children($pid))[0] ? $pid : 0;
+        });
+        my $seen = join '', map {
+            local (@ARGV, $/) = "/proc/$init/$_"; <> // ''
+        } qw(cmdline environ);
+        unlike($seen, qr/xyzzy/,
+               "A-006 $way: pid 1 has wiped its arguments and environment");
+        kill TERM => $p->{pid};
+        is(finish($p)->{json}{reason}, 'canceled', 'and the box is ended');
+    }
+
+    $r = jail(['run', '--offline', '--', 'sh', '-c',
+               'grep ^Sig /proc/self/status; '
+               . '(yes; echo $? >&2) | head -1 >/dev/null'],
+        user => $user,
+        before => sub {
+            $SIG{$_} = 'IGNORE' for grep { !/^(?:KILL|STOP|NUM|CLD)/ }
+                                    keys %SIG;
+            POSIX::sigprocmask(POSIX::SIG_SETMASK(),
+                               POSIX::SigSet->new(1 .. 31, 34 .. 64));
+        });
+    like($r->{json}{stdout}, qr/SigBlk:\t0+\n.*SigIgn:\t0+\n/s,
+         "A-092 $way: no signal is blocked or ignored in the box");
+    is($r->{json}{stderr}, "141\n", 'A-092 and yes dies of SIGPIPE');
+
+    $r = jail(['run', '--offline', '--', 'sh', '-c', 'exit 7'],
+              user => $user, before => sub { $SIG{CHLD} = 'IGNORE' });
+    is($r->{json}{exit_code}, 7,
+       "A-091 $way: SIGCHLD ignored by the caller: the exit code is right");
+
+    $r = jail(['run', '--offline', '--', 'sh', '-c', 'sleep 0.3; exit 8'],
+        user => $user,
+        before => sub { exec_child() });
+    is($r->{json}{exit_code}, 8,
+       "A-093 $way: a child that the launcher did not make is not the box");
+}
+
+# a child of the process that becomes the launcher, which ends before the box
+sub exec_child {
+    my $pid = fork // die $!;
+    if ($pid == 0) {
+        select undef, undef, undef, 0.1;
+        POSIX::_exit(3);
+    }
+}
+
+sub glob_children ($pid) {
+    open my $f, '<', "/proc/$pid/task/$pid/children" or return;
+    return split ' ', <$f> // '';
+}
+
+done_testing;
