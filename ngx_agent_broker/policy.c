@@ -1,10 +1,11 @@
 /*
- * Building and checking policies.  The directives of the configuration and
- * the loader of the text form (policy_text.c) go through the same functions,
- * so nothing that one refuses comes in by the other.
+ * Sets of policies, and what a policy says about the box and its launchers;
+ * rules are in policy_rule.c.  The directives of the configuration and the
+ * loader of the text form (policy_load.c) go through the same functions, so
+ * nothing that one refuses comes in by the other.
  *
- * Every word is judged where it is added, what depends on several words in
- * policy_rule_check and policy_check.
+ * Every word is judged where it is added (policy_words.c), what depends on
+ * several words when all are there (policy_check.c).
  */
 
 #include <errno.h>
@@ -22,14 +23,7 @@
 #define QUOTED_MAX  96          /* bytes of a foreign word in a message */
 
 
-static int add_string(char ***list, size_t *count, const char *text,
-    const char *what, char err[POLICY_ERROR_MAX]);
-static void free_strings(char **list, size_t count);
-static void rule_free(policy_set_t *set, policy_rule_t *rule);
 static void policy_free(policy_set_t *set, policy_t *policy);
-static const policy_rule_t *overlapping(const policy_t *policy,
-    const policy_rule_t *rule);
-static int no_memory(char err[POLICY_ERROR_MAX]);
 
 
 policy_set_t *
@@ -96,7 +90,7 @@ policy_set_add(policy_set_t *set, const char *name,
     list = policy_grow(set->policies, set->policies_count, sizeof(policy_t *));
 
     if (list == NULL) {
-        (void) no_memory(err);
+        (void) policy_no_memory(err);
         return NULL;
     }
 
@@ -105,7 +99,7 @@ policy_set_add(policy_set_t *set, const char *name,
     policy = calloc(1, sizeof(policy_t));
 
     if (policy == NULL) {
-        (void) no_memory(err);
+        (void) policy_no_memory(err);
         return NULL;
     }
 
@@ -117,7 +111,7 @@ policy_set_add(policy_set_t *set, const char *name,
 
     if (policy->isolation == NULL) {
         free(policy);
-        (void) no_memory(err);
+        (void) policy_no_memory(err);
         return NULL;
     }
 
@@ -142,189 +136,6 @@ policy_set_find(const policy_set_t *set, const char *name)
 }
 
 
-policy_rule_t *
-policy_add_rule(policy_t *policy, const char *text,
-    char err[POLICY_ERROR_MAX])
-{
-    char                phrase[128];
-    void               *list;
-    size_t              i, n;
-    authority_t         a;
-    const char         *host, *why;
-    policy_rule_t      *rule;
-    authority_error_t   rc;
-
-    for (i = 0; text[i]; i++) {
-        if ((unsigned char) text[i] >= 0x80) {
-            (void) policy_error(err, "host", text,
-                                "is not ASCII: write its xn-- form");
-            return NULL;
-        }
-    }
-
-    host = text;
-
-    if (text[0] == '*' && text[1] == '.') {
-        host += 2;
-    }
-
-    n = strlen(host);
-    rc = authority_parse((const unsigned char *) host, n, 443, &a);
-
-    if (rc != AUTHORITY_OK) {
-        (void) snprintf(phrase, sizeof(phrase), "is refused: %s",
-                        authority_strerror(rc));
-        (void) policy_error(err, "host", text, phrase);
-        return NULL;
-    }
-
-    if (host != text && a.kind != AUTHORITY_NAME) {
-        (void) policy_error(err, "host", text,
-                            "is a wildcard over an IP address");
-        return NULL;
-    }
-
-    if (a.kind == AUTHORITY_NAME
-        && (host[a.host_len] != '\0' && host[a.host_len] != ':'))
-    {
-        (void) policy_error(err, "host", text,
-                            "has a dot at its end: write it without");
-        return NULL;
-    }
-
-    why = (host != text) ? policy_wildcard_refusal(a.host) : NULL;
-
-    if (why) {
-        (void) policy_error(err, "host", text, why);
-        return NULL;
-    }
-
-    list = policy_grow(policy->rules, policy->rules_count,
-                       sizeof(policy_rule_t *));
-
-    if (list == NULL) {
-        (void) no_memory(err);
-        return NULL;
-    }
-
-    policy->rules = list;
-
-    rule = calloc(1, sizeof(policy_rule_t));
-
-    if (rule == NULL) {
-        (void) no_memory(err);
-        return NULL;
-    }
-
-    rule->wildcard = (host != text);
-    rule->kind = a.kind;
-    rule->port = a.has_port ? a.port : 0;
-    rule->host = strdup(a.host);
-
-    if (rule->host == NULL) {
-        free(rule);
-        (void) no_memory(err);
-        return NULL;
-    }
-
-    if (overlapping(policy, rule)) {
-        (void) policy_error(err, "host", text,
-                            "is served by an earlier rule on the same port "
-                            "(a host without a port is on 80 and 443)");
-        rule_free(policy->set, rule);
-        return NULL;
-    }
-
-    if (policy_index_add(policy, rule) != 0) {
-        (void) no_memory(err);
-        rule_free(policy->set, rule);
-        return NULL;
-    }
-
-    policy->rules[policy->rules_count++] = rule;
-
-    return rule;
-}
-
-
-int
-policy_rule_add_method(policy_rule_t *rule, const char *method,
-    char err[POLICY_ERROR_MAX])
-{
-    if (!policy_is_method(method)) {
-        return policy_error(err, "method", method,
-                            "is no method: they are written in capitals");
-    }
-
-    if (strcmp(method, "CONNECT") == 0) {
-        return policy_error(err, "method", method,
-                            "is never passed on: the requests inside it are "
-                            "judged");
-    }
-
-    return add_string(&rule->methods, &rule->methods_count, method, "method",
-                      err);
-}
-
-
-int
-policy_rule_add_range(policy_rule_t *rule, const char *text,
-    char err[POLICY_ERROR_MAX])
-{
-    void             *list;
-    size_t            i;
-    const char       *why;
-    address_range_t   range;
-
-    if (address_range_parse(text, strlen(text), &range, &why) != 0) {
-        return policy_error(err, "private", text, why);
-    }
-
-    why = policy_range_refusal(&range);
-
-    if (why) {
-        return policy_error(err, "private", text, why);
-    }
-
-    for (i = 0; i < rule->ranges_count; i++) {
-        if (memcmp(&rule->ranges[i], &range, sizeof(address_range_t)) == 0) {
-            return policy_error(err, "private", text, "is repeated");
-        }
-    }
-
-    list = policy_grow(rule->ranges, rule->ranges_count,
-                       sizeof(address_range_t));
-
-    if (list == NULL) {
-        return no_memory(err);
-    }
-
-    rule->ranges = list;
-    rule->ranges[rule->ranges_count++] = range;
-
-    return 0;
-}
-
-
-int
-policy_rule_set_hint(policy_rule_t *rule, const char *text,
-    char err[POLICY_ERROR_MAX])
-{
-    if (rule->hint) {
-        return policy_error(err, "hint", text, "is a second one");
-    }
-
-    if (!policy_is_plain_text(text, POLICY_HINT_MAX)) {
-        return policy_error(err, "hint", text,
-                            "is not one line of 1 to 256 bytes of text");
-    }
-
-    rule->hint = strdup(text);
-
-    return rule->hint ? 0 : no_memory(err);
-}
-
-
 int
 policy_add_env(policy_t *policy, const char *name,
     char err[POLICY_ERROR_MAX])
@@ -337,7 +148,8 @@ policy_add_env(policy_t *policy, const char *name,
         return policy_error(err, "env", name, why);
     }
 
-    return add_string(&policy->env, &policy->env_count, name, "env", err);
+    return policy_add_string(&policy->env, &policy->env_count, name, "env",
+                             err);
 }
 
 
@@ -353,8 +165,8 @@ policy_add_readable(policy_t *policy, const char *path,
         return policy_error(err, "readable", path, why);
     }
 
-    return add_string(&policy->readable, &policy->readable_count, path,
-                      "readable", err);
+    return policy_add_string(&policy->readable, &policy->readable_count, path,
+                             "readable", err);
 }
 
 
@@ -389,7 +201,7 @@ policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
                        sizeof(policy_writable_t));
 
     if (list == NULL) {
-        return no_memory(err);
+        return policy_no_memory(err);
     }
 
     policy->writable = list;
@@ -397,7 +209,7 @@ policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
     policy->writable[i].bytes = bytes;
 
     if (policy->writable[i].path == NULL) {
-        return no_memory(err);
+        return policy_no_memory(err);
     }
 
     policy->writable_count++;
@@ -489,7 +301,7 @@ policy_add_launcher_id(policy_t *policy, bool group, uint32_t id,
     list = policy_grow(list, count, sizeof(uid_t));
 
     if (list == NULL) {
-        return no_memory(err);
+        return policy_no_memory(err);
     }
 
     if (group) {
@@ -502,33 +314,6 @@ policy_add_launcher_id(policy_t *policy, bool group, uint32_t id,
     }
 
     return 0;
-}
-
-
-bool
-policy_rule_allows_method(const policy_rule_t *rule, const char *method,
-    size_t n)
-{
-    bool    get;
-    size_t  i;
-
-    get = (n == 3 && memcmp(method, "GET", 3) == 0)
-          || (n == 4 && memcmp(method, "HEAD", 4) == 0);
-
-    if (rule->methods_count == 0) {
-        return get;
-    }
-
-    for (i = 0; i < rule->methods_count; i++) {
-        if ((strlen(rule->methods[i]) == n
-             && memcmp(rule->methods[i], method, n) == 0)
-            || (get && n == 4 && strcmp(rule->methods[i], "GET") == 0))
-        {
-            return true;
-        }
-    }
-
-    return false;
 }
 
 
@@ -564,38 +349,6 @@ policy_allows_launcher(const policy_t *policy, uid_t uid,
 }
 
 
-/* An earlier rule of the same host that answers one of this one's ports. */
-
-static const policy_rule_t *
-overlapping(const policy_t *policy, const policy_rule_t *rule)
-{
-    size_t                i;
-    const policy_rule_t  *other;
-
-    static const uint16_t  standard[] = { 0, 80, 443 };
-
-    if (rule->port != 0 && rule->port != 80 && rule->port != 443) {
-        return policy_index_port(policy, rule->host, rule->wildcard,
-                                 rule->port);
-    }
-
-    for (i = 0; i < 3; i++) {
-
-        if (rule->port != 0 && standard[i] != 0 && standard[i] != rule->port) {
-            continue;
-        }
-
-        other = policy_index_port(policy, rule->host, rule->wildcard,
-                                  standard[i]);
-        if (other) {
-            return other;
-        }
-    }
-
-    return NULL;
-}
-
-
 static void
 policy_free(policy_set_t *set, policy_t *policy)
 {
@@ -604,15 +357,15 @@ policy_free(policy_set_t *set, policy_t *policy)
     policy_index_free(policy);
 
     for (i = 0; i < policy->rules_count; i++) {
-        rule_free(set, policy->rules[i]);
+        policy_rule_free(set, policy->rules[i]);
     }
 
     for (i = 0; i < policy->writable_count; i++) {
         free(policy->writable[i].path);
     }
 
-    free_strings(policy->readable, policy->readable_count);
-    free_strings(policy->env, policy->env_count);
+    policy_free_strings(policy->readable, policy->readable_count);
+    policy_free_strings(policy->env, policy->env_count);
 
     free(policy->rules);
     free(policy->writable);
@@ -623,29 +376,9 @@ policy_free(policy_set_t *set, policy_t *policy)
 }
 
 
-static void
-rule_free(policy_set_t *set, policy_rule_t *rule)
-{
-    if (rule->data && set->data_free) {
-        set->data_free(rule->data);
-    }
-
-    if (rule->pem == NULL) {
-        free(rule->trusted_pem);
-    }
-
-    free_strings(rule->methods, rule->methods_count);
-    free(rule->ranges);
-    free(rule->credential);
-    free(rule->hint);
-    free(rule->host);
-    free(rule);
-}
-
-
-static int
-add_string(char ***list, size_t *count, const char *text, const char *what,
-    char err[POLICY_ERROR_MAX])
+int
+policy_add_string(char ***list, size_t *count, const char *text,
+    const char *what, char err[POLICY_ERROR_MAX])
 {
     char    *copy;
     void    *grown;
@@ -660,14 +393,14 @@ add_string(char ***list, size_t *count, const char *text, const char *what,
     grown = policy_grow(*list, *count, sizeof(char *));
 
     if (grown == NULL) {
-        return no_memory(err);
+        return policy_no_memory(err);
     }
 
     *list = grown;
     copy = strdup(text);
 
     if (copy == NULL) {
-        return no_memory(err);
+        return policy_no_memory(err);
     }
 
     (*list)[(*count)++] = copy;
@@ -676,8 +409,8 @@ add_string(char ***list, size_t *count, const char *text, const char *what,
 }
 
 
-static void
-free_strings(char **list, size_t count)
+void
+policy_free_strings(char **list, size_t count)
 {
     while (count > 0) {
         free(list[--count]);
@@ -732,13 +465,13 @@ policy_set_adopt_pem(policy_set_t *set, char **text, policy_pem_t **pem)
 
     policy_hash_text(*text, strlen(*text), hash);
 
-    for (p = set->pems; p; p = p->next) {
-        if (strcmp(p->hash, hash) == 0) {
-            free(*text);
-            *text = p->text;
-            *pem = p;
-            return 0;
-        }
+    p = policy_set_find_pem(set, hash);
+
+    if (p) {
+        free(*text);
+        *text = p->text;
+        *pem = p;
+        return 0;
     }
 
     p = calloc(1, sizeof(policy_pem_t));
@@ -754,6 +487,19 @@ policy_set_adopt_pem(policy_set_t *set, char **text, policy_pem_t **pem)
     *pem = p;
 
     return 0;
+}
+
+
+policy_pem_t *
+policy_set_find_pem(const policy_set_t *set, const char *hash)
+{
+    policy_pem_t  *p;
+
+    for (p = set->pems; p && strcmp(p->hash, hash) != 0; p = p->next) {
+        /* void */
+    }
+
+    return p;
 }
 
 
@@ -778,8 +524,8 @@ policy_error(char err[POLICY_ERROR_MAX], const char *what, const char *value,
 }
 
 
-static int
-no_memory(char err[POLICY_ERROR_MAX])
+int
+policy_no_memory(char err[POLICY_ERROR_MAX])
 {
     (void) strcpy(err, "no memory");
 

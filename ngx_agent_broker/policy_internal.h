@@ -46,12 +46,24 @@ void policy_hash_text(const void *p, size_t n,
  */
 int policy_set_adopt_pem(policy_set_t *set, char **text, policy_pem_t **pem);
 
+/* By its hash; NULL: there is none. */
+policy_pem_t *policy_set_find_pem(const policy_set_t *set, const char *hash);
+
 /* Adds a user (or group) id to the launchers; a repeated one is refused. */
 int policy_add_launcher_id(policy_t *policy, bool group, uint32_t id,
     char err[POLICY_ERROR_MAX]);
 
+/* Adds a copy to a list of strings; a repeated one is refused. */
+int policy_add_string(char ***list, size_t *count, const char *text,
+    const char *what, char err[POLICY_ERROR_MAX]);
+void policy_free_strings(char **list, size_t count);
+
+void policy_rule_free(policy_set_t *set, policy_rule_t *rule);
+
+/* `what "value" why`, the value shown harmlessly; -1, for a return. */
 int policy_error(char err[POLICY_ERROR_MAX], const char *what,
     const char *value, const char *why);
+int policy_no_memory(char err[POLICY_ERROR_MAX]);
 
 
 /* Why no rule may have this `private` range; NULL: it may. */

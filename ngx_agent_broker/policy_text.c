@@ -570,7 +570,10 @@ static void
 put_string(text_t *t, const char *value)
 {
     char         escape[8];
-    const char  *p, *start;
+    const char  *p, *start, *at;
+
+    static const char  special[] = "\"\\\n\r\t";
+    static const char  letters[] = "\"\\nrt";
 
     if (value == NULL) {
         put(t, "null");
@@ -588,10 +591,20 @@ put_string(text_t *t, const char *value)
         }
 
         put_bytes(t, start, (size_t) (p - start));
+        start = p + 1;
+
+        at = strchr(special, *p);
+
+        if (at) {
+            escape[0] = '\\';
+            escape[1] = letters[at - special];
+            put_bytes(t, escape, 2);
+            continue;
+        }
+
         (void) snprintf(escape, sizeof(escape), "\\u%04x",
                         (unsigned char) *p);
         put(t, escape);
-        start = p + 1;
     }
 
     put_bytes(t, start, (size_t) (p - start));

@@ -541,7 +541,15 @@ test_damaged(void **state)
 
     free(copy);
 
+    /* written by another writer it loads, changed in one place it does not */
+
     root = json_loads(text, 0, NULL);
+    copy = json_dumps(root, JSON_COMPACT);
+    set = policy_set_load(copy, strlen(copy), err);
+    expect(set != NULL, "another writer's text: %s", err);
+    policy_set_free(set);
+    free(copy);
+
     walk(root, root, "the set");
     json_decref(root);
 
