@@ -224,10 +224,14 @@ fuzz: $(FUZZ_BINS)
 	    name=$$(basename $$bin); \
 	    mkdir -p objs/fuzz/corpus/$$name; \
 	    seeds=t/fuzz/$$name.corpus; [ -d $$seeds ] || seeds=; \
-	    echo "== $$name for $(FUZZ_SECONDS) s"; \
+	    printf '  %-24s' $$name; \
 	    $$bin -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
 	        -artifact_prefix=objs/fuzz/$$name. -print_final_stats=1 \
-	        objs/fuzz/corpus/$$name $$seeds; \
+	        objs/fuzz/corpus/$$name $$seeds > objs/fuzz/$$name.log 2>&1 \
+	        || { echo failed; tail -n 60 objs/fuzz/$$name.log; exit 1; }; \
+	    sed -n 's/^stat::number_of_executed_units: *//p' \
+	        objs/fuzz/$$name.log | tr '\n' ' '; \
+	    echo runs, nothing found; \
 	done
 
 objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
