@@ -99,7 +99,7 @@ sub spawn ($args, %opt) {
         }
         $opt{before}->() if $opt{before};
         %ENV = (PATH => $ENV{PATH}, %{ $opt{env} // {} });
-        exec { $command[0] } @command;
+        { exec { $command[0] } @command }
         POSIX::_exit(111);
     }
 
