@@ -56,18 +56,23 @@ mkdir "$t->{dir}/tmp";
 chmod 01777, "$t->{dir}/tmp";
 
 
-# An ordinary user builds; without a cgroup the way to one is named.
+# An ordinary user builds; without a cgroup for the boxes, the way to one is
+# named; with it the story is theirs too.
 
 my $run = quickstart($user);
 
-if ($run->{status} != 0) {
-    like($run->{out} . $run->{err}, qr/sudo .*setup-host/,
-         'an ordinary user without a cgroup is told how to get one')
-        or diag($run->{out}, $run->{err});
-    is_deeply([left_over()], [], 'nothing of the attempt is left');
-} else {
-    told($run, 'an ordinary user');
-}
+isnt($run->{status}, 0, 'an ordinary user needs a cgroup first');
+like($run->{out}, qr{^ +sudo scripts/setup-host \Q$user\E$}m,
+     'and is told how to get one') or diag($run->{out}, $run->{err});
+is_deeply([left_over()], [], 'nothing of the attempt is left');
+
+$run = $t->run(["$tree/scripts/setup-host", $user]);
+is($run->{status}, 0, 'root gives them one') or diag($run->{err});
+
+told(quickstart($user), 'an ordinary user');
+
+$run = $t->run(["$tree/scripts/setup-host", '--remove', $user]);
+is($run->{status}, 0, 'and takes it back') or diag($run->{err});
 
 told(quickstart(undef), 'root');
 
