@@ -286,6 +286,8 @@ typedef struct {
     u_char                 policy_hash[POLICY_HASH_LEN + 1];
     uid_t                  uid;
 
+    ngx_str_t              line;            /* the request line, as it came */
+    ngx_str_t              host;            /* and Host */
     target_t               target;
     in_port_t              port;            /* of the upstream */
     unsigned               tls:1;           /* to the upstream */

@@ -145,6 +145,9 @@ ngx_agent_connect_refuse(ngx_connection_t *c, u_char *line, size_t len)
         return;
     }
 
+    ctx->line.data = line;
+    ctx->line.len = len;
+
     t = &ctx->target;
     why = NULL;
 

@@ -135,9 +135,14 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     host = r->headers_in.host;
 
-    err = target_parse(r->request_line.data, r->request_line.len,
-                       host ? host->value.data : NULL,
-                       host ? host->value.len : 0, &ctx->target, &why);
+    ctx->line = r->request_line;
+
+    if (host) {
+        ctx->host = host->value;
+    }
+
+    err = target_parse(ctx->line.data, ctx->line.len, ctx->host.data,
+                       ctx->host.len, &ctx->target, &why);
 
     reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
 

@@ -7,6 +7,16 @@
 #include "ngx_agent_broker.h"
 
 
+#define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
+
+
+static const char *ngx_agent_door_reason(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
+static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
+    ngx_str_t *host);
+
+
 ngx_int_t
 ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 {
@@ -47,6 +57,13 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
                     sizeof(ctx->request));
 
+    if (ctx->reason == NGX_AGENT_REASON_MALFORMED
+        || ctx->reason == NGX_AGENT_REASON_MISMATCH)
+    {
+        /* there is no one target: both names are recorded as they came */
+        ngx_agent_audit_raw(&line, &ctx->line, &ctx->host);
+    }
+
     return ngx_agent_audit_write(&line, ctx->task->id);
 }
 
@@ -59,6 +76,7 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 ngx_int_t
 ngx_agent_log(ngx_http_request_t *r)
 {
+    ngx_str_t                   text, host;
     audit_line_t                line;
     ngx_agent_ctx_t            *ctx;
     ngx_agent_task_t           *task;
@@ -121,15 +139,155 @@ ngx_agent_log(ngx_http_request_t *r)
                           view.policy_hash, task->uid);
 
     audit_line_word(&line, "door", "proxy");
-    audit_line_word(&line, "reason", ctx ? "aborted" : "malformed");
+    audit_line_word(&line, "reason", ngx_agent_door_reason(r, ctx));
     audit_line_number(&line, "status", (int64_t) r->headers_out.status);
-    audit_line_text(&line, "request_line", r->request_line.data,
-                    r->request_line.len, 512);
+
+    ngx_agent_door_line(r, &text);
+    ngx_str_null(&host);
+
+    if (r->headers_in.host) {
+        host = r->headers_in.host->value;
+    }
+
+    ngx_agent_audit_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
     ngx_agent_slot_count(task->id, 0, 1, 0);
 
     return NGX_OK;
+}
+
+
+/* What core made of it: nothing else tells why the request ended here. */
+
+static const char *
+ngx_agent_door_reason(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_uint_t  i;
+
+    static const struct {
+        ngx_uint_t   status;
+        const char  *word;
+    } reasons[] = {
+        { NGX_HTTP_NOT_ALLOWED, "method_not_allowed" },
+        { NGX_HTTP_REQUEST_TIME_OUT, "timeout" },
+        { NGX_HTTP_REQUEST_ENTITY_TOO_LARGE, "body_too_large" },
+        { NGX_HTTP_REQUEST_URI_TOO_LARGE, "uri_too_large" },
+        { NGX_HTTP_CLIENT_CLOSED_REQUEST, "aborted" },
+        { NGX_HTTP_INTERNAL_SERVER_ERROR, "internal" },
+        { 0, NULL }
+    };
+
+    for (i = 0; reasons[i].word; i++) {
+        if (r->headers_out.status == reasons[i].status) {
+            return reasons[i].word;
+        }
+    }
+
+    return ctx ? "aborted" : "malformed";
+}
+
+
+/* The request line, or what arrived of it. */
+
+static void
+ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text)
+{
+    u_char     *p, *end;
+    ngx_buf_t  *b;
+
+    *text = r->request_line;
+    b = r->header_in;
+
+    if (text->len || b == NULL) {
+        return;
+    }
+
+    p = r->request_start;
+
+    if (p == NULL || p < b->start || p > b->last) {
+        p = b->pos;
+    }
+
+    end = ngx_strlchr(p, b->last, LF);
+
+    text->data = p;
+    text->len = (end ? end : b->last) - p;
+
+    if (text->len && p[text->len - 1] == CR) {
+        text->len--;
+    }
+}
+
+
+/*
+ * Bytes that are no request, for the record.  A client's own secrets are not
+ * for it: a query is left out, as in every line, and so is the user
+ * information of an authority.
+ */
+
+static void
+ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
+{
+    u_char      *start, *p, *last, *end, *at, text[NGX_AGENT_RAW_MAX];
+    size_t       head, tail;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    for (i = 0; i < 2; i++) {
+
+        value = (i == 0) ? request : host;
+        start = value->data;
+
+        if (start == NULL) {
+            audit_line_word(line, i == 0 ? "request_line" : "host_header",
+                            NULL);
+            continue;
+        }
+
+        last = start + value->len;
+        p = ngx_strlchr(start, last, '?');
+        last = p ? p : last;
+
+        /* where the authority begins, if there is one */
+
+        p = start;
+
+        if (i == 0) {
+            p = ngx_strlchr(start, last, ' ');
+            p = p ? p + 1 : start;
+
+            for (end = p; end + 1 < last; end++) {
+                if (end > p && end[0] == '/' && end[1] == '/') {
+                    p = end + 2;
+                    break;
+                }
+            }
+        }
+
+        at = NULL;
+
+        for (end = p; end < last && *end != '/'; end++) {
+            if (*end == '@') {
+                at = end;
+            }
+        }
+
+        at = at ? at : p;
+
+        head = ngx_min((size_t) (p - start), sizeof(text));
+        tail = ngx_min((size_t) (last - at), sizeof(text) - head);
+
+        ngx_memcpy(text, start, head);
+        ngx_memcpy(text + head, at, tail);
+
+        audit_line_text(line, i == 0 ? "request_line" : "host_header", text,
+                        head + tail, NGX_AGENT_RAW_MAX);
+
+        if ((size_t) (p - start) + (last - at) > sizeof(text)) {
+            line->cut = true;
+        }
+    }
 }
 
 

@@ -17,6 +17,8 @@
 
 
 static bool target_is_token_byte(unsigned char ch);
+static bool target_is_version(const unsigned char *p,
+    const unsigned char *end);
 static void target_split(const unsigned char *p,
     const unsigned char *end, target_t *out);
 
@@ -52,7 +54,7 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
 
     end = memchr(p, ' ', (size_t) (last - p));
 
-    if (end == NULL || last - end < 6 || memcmp(end, " HTTP/", 6) != 0) {
+    if (end == NULL || end == p || !target_is_version(end + 1, last)) {
         *why = "the request line has no target or no HTTP version";
         return TARGET_MALFORMED;
     }
@@ -149,6 +151,16 @@ static bool
 target_is_token_byte(unsigned char ch)
 {
     return (ch >= 'A' && ch <= 'Z') || ch == '-' || ch == '_';
+}
+
+
+/* RFC 9112 section 2.3: one digit each, and nothing behind. */
+
+static bool
+target_is_version(const unsigned char *p, const unsigned char *end)
+{
+    return end - p == 8 && memcmp(p, "HTTP/1.", 7) == 0
+           && p[7] >= '0' && p[7] <= '9';
 }
 
 

@@ -97,10 +97,26 @@ sub read ($self, $name) {
 }
 
 # A file of JSON lines, decoded; a last line without its newline is not yet
-# written and is left out.
+# written and is left out.  What was read before is not read again.
 sub read_lines ($self, $name) {
-    my $text = $self->read($name);
-    return map { $json->decode($_) } $text =~ /^(.*)\n/mg;
+    my $path = $name =~ m{^/} ? $name : "$self->{dir}/$name";
+    open my $f, '<', $path or return;
+    my ($dev, $inode, $size) = (stat $f)[0, 1, 7];
+
+    my $kept = $self->{lines}{$path};
+    if (!$kept || $kept->{id} ne "$dev.$inode" || $kept->{at} > $size) {
+        $kept = $self->{lines}{$path}
+              = { id => "$dev.$inode", at => 0, lines => [] };
+    }
+
+    seek $f, $kept->{at}, 0;
+    my $text = do { local $/; readline $f } // '';
+    while ($text =~ /\G(.*)\n/g) {
+        push @{ $kept->{lines} }, $json->decode($1);
+        $kept->{at} += length($1) + 1;
+    }
+
+    return map { { %$_ } } @{ $kept->{lines} };
 }
 
 # Waits until the code gives a true value, which it returns.
