@@ -18,6 +18,7 @@
 typedef enum {
     STAGE_NONE = 0,
     STAGE_USAGE,
+    STAGE_NESTED,
     STAGE_CODE,
     STAGE_IN,
     STAGE_BROKER,
@@ -63,7 +64,7 @@ const char *stage_name(stage_t stage);
 /*
  * Records a fault unless one is recorded already; always returns -1.  With
  * err != 0 the system's words for it are appended to the message.  The fix
- * is looked up by (stage, errno).
+ * is looked up by stage, errno and what the host tells (advice.h).
  */
 int fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

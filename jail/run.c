@@ -18,6 +18,7 @@
 #include "broker.h"
 #include "cgroup.h"
 #include "env.h"
+#include "host.h"
 #include "landlock.h"
 #include "result.h"
 #include "run.h"
@@ -40,6 +41,7 @@ typedef struct {
 } run_t;
 
 
+static int run_nested(run_t *r);
 static int run_files(run_t *r);
 static int run_open(run_t *r);
 static int run_limits(run_t *r);
@@ -59,7 +61,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
     static run_t  r;
 
     static int  (*const steps[])(run_t *r) = {
-        run_files, run_open, run_limits, run_cgroup, run_program,
+        run_nested, run_files, run_open, run_limits, run_cgroup, run_program,
         run_signals, run_box
     };
 
@@ -103,6 +105,23 @@ run(options_t *options, char *scrub, size_t scrub_len)
     result_free(&r.result);
 
     return status;
+}
+
+
+/*
+ * A box cannot hold another: its filter refuses namespaces, and no cgroup
+ * is in it.  Said here, since each of these would be a riddle.
+ */
+
+static int
+run_nested(run_t *r)
+{
+    if (host_is_box()) {
+        return fault_set(&r->result.fault, STAGE_NESTED, 0,
+                         "this is already inside a box");
+    }
+
+    return 0;
 }
 
 
