@@ -31,7 +31,9 @@ static ngx_pid_t        ngx_agent_audit_pid;
 ngx_int_t
 ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
+    int                  flags;
     ngx_fd_t             fd;
+    ngx_uint_t           made;
     struct stat          st;
     ngx_pool_cleanup_t  *cln;
 
@@ -41,9 +43,19 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;
     }
 
+    flags = O_WRONLY|O_APPEND|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK;
+    made = 0;
+
     fd = open((char *) amcf->audit_file.data,
-              O_WRONLY|O_APPEND|O_CREAT|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK,
-              0640);
+              flags | (ngx_test_config ? 0 : O_CREAT), 0640);
+
+    if (fd == NGX_INVALID_FILE && ngx_test_config && ngx_errno == NGX_ENOENT)
+    {
+        /* can it be made?  A test leaves nothing behind */
+
+        fd = open((char *) amcf->audit_file.data, flags|O_CREAT|O_EXCL, 0640);
+        made = (fd != NGX_INVALID_FILE);
+    }
 
     if (fd == NGX_INVALID_FILE) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
@@ -60,6 +72,16 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_ERROR;
     }
 
+    if (ngx_test_config) {
+
+        if (made) {
+            (void) unlink((char *) amcf->audit_file.data);
+        }
+
+        (void) close(fd);
+        return NGX_OK;
+    }
+
     if ((st.st_mode & 0777) != 0640 && st.st_uid == geteuid()
         && fchmod(fd, 0640) == -1)
     {
@@ -67,11 +89,6 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                       "fchmod() \"%V\" failed", &amcf->audit_file);
         (void) close(fd);
         return NGX_ERROR;
-    }
-
-    if (ngx_test_config) {
-        (void) close(fd);
-        return NGX_OK;
     }
 
     cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);

@@ -317,6 +317,10 @@ extern ngx_module_t  ngx_agent_broker_module;
 
 char *ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* NGX_ERROR, and said so, where a word holds a NUL byte. */
+ngx_int_t ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd);
+
 char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -414,6 +414,10 @@ ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char        err[VAULT_ERROR_MAX];
     ngx_str_t  *value;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (amcf->vault_file.len) {
         return "is duplicate";
     }
@@ -441,6 +445,10 @@ static char *
 ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t  *value, *path;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     path = (ngx_str_t *) ((char *) conf + cmd->offset);
 
@@ -503,6 +511,21 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1) {
         ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
                       "prctl(PR_SET_DUMPABLE, 0) failed");
+        return NGX_ERROR;
+    }
+
+    /*
+     * A worker without its master would go on with old policies and hold the
+     * socket against the next start.  It leaves as on QUIT: its launchers
+     * resume with the new broker.
+     */
+
+    if (ngx_process == NGX_PROCESS_WORKER
+        && (prctl(PR_SET_PDEATHSIG, SIGQUIT, 0, 0, 0) == -1
+            || getppid() != ngx_parent))
+    {
+        ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
+                      "the master is gone");
         return NGX_ERROR;
     }
 

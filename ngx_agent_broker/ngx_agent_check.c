@@ -13,6 +13,7 @@
 
 static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_core_loc_conf_t *clcf);
+static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
 static char *ngx_agent_system_file(const char *path, size_t *len);
@@ -68,7 +69,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     ngx_uint_t                   s;
     ngx_agent_srv_conf_t        *ascf;
-    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_core_loc_conf_t    *clcf, **named;
     ngx_http_core_srv_conf_t   **cscfp;
     ngx_http_core_main_conf_t   *cmcf;
 
@@ -100,27 +101,37 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
         clcf = cscfp[s]->ctx->loc_conf[ngx_http_core_module.ctx_index];
 
-        if (ngx_agent_check_location(cf, ascf, clcf) != NGX_OK
-            || ngx_agent_check_tree(cf, ascf, clcf->static_locations)
-               != NGX_OK)
-        {
+        if (ngx_agent_check_location(cf, ascf, clcf) != NGX_OK) {
             return NGX_ERROR;
         }
 
-#if (NGX_PCRE)
-        if (clcf->regex_locations) {
-            ngx_http_core_loc_conf_t  **regex;
+        if (!ngx_agent_check_root(clcf->static_locations)) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the server with \"agent_control\" has no "
+                          "\"location /\": include agent_proxy.conf there "
+                          "in %s:%ui", ascf->file, ascf->line);
+            return NGX_ERROR;
+        }
 
-            for (regex = clcf->regex_locations; *regex; regex++) {
-                if (ngx_agent_check_location(cf, ascf, *regex) != NGX_OK) {
-                    return NGX_ERROR;
-                }
+        for (named = cscfp[s]->named_locations; named && *named; named++) {
+            if (ngx_agent_check_location(cf, ascf, *named) != NGX_OK) {
+                return NGX_ERROR;
             }
         }
-#endif
     }
 
     return NGX_OK;
+}
+
+
+/* Is there a `location /`, so that no request is left to nginx's files? */
+
+static ngx_uint_t
+ngx_agent_check_root(ngx_http_location_tree_node_t *node)
+{
+    return node && ((node->len == 1 && node->name[0] == '/' && node->inclusive)
+                    || ngx_agent_check_root(node->left)
+                    || ngx_agent_check_root(node->right));
 }
 
 
@@ -147,12 +158,17 @@ ngx_agent_check_tree(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
 }
 
 
+/*
+ * A location, or the server itself, and the locations in it.  What stands in
+ * `if` and `limit_except` cannot be found here: each request's is checked.
+ */
+
 static ngx_int_t
 ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf)
 {
-    const char                *why;
-    ngx_http_upstream_conf_t  *ucf;
+    const char                 *why;
+    ngx_http_core_loc_conf_t  **regex;
 
     why = NULL;
 
@@ -163,21 +179,38 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     /* a proxy's configuration begins with its upstream part */
 
     if (why == NULL && clcf->handler) {
-        ucf = clcf->loc_conf[ngx_http_proxy_module.ctx_index];
-        why = ngx_agent_upstream_unsafe(ucf);
+        why = ngx_agent_upstream_unsafe(
+                          clcf->loc_conf[ngx_http_proxy_module.ctx_index]);
     }
 
-    if (why == NULL) {
-        return NGX_OK;
+    /* without it nginx would answer with files of this host */
+
+    if (why == NULL && clcf->handler == NULL && clcf->name.len) {
+        why = "it has no proxy_pass";
     }
 
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "unsafe location \"%V\" in the server with "
-                  "\"agent_control\": %s; include agent_proxy.conf there "
-                  "in %s:%ui",
-                  &clcf->name, why, ascf->file, ascf->line);
+    if (why) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "unsafe location \"%V\" in the server with "
+                      "\"agent_control\": %s; include agent_proxy.conf "
+                      "there in %s:%ui",
+                      &clcf->name, why, ascf->file, ascf->line);
+        return NGX_ERROR;
+    }
 
-    return NGX_ERROR;
+    regex = NULL;
+
+#if (NGX_PCRE)
+    regex = clcf->regex_locations;
+#endif
+
+    for ( /* void */ ; regex && *regex; regex++) {
+        if (ngx_agent_check_location(cf, ascf, *regex) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return ngx_agent_check_tree(cf, ascf, clcf->static_locations);
 }
 
 

@@ -13,7 +13,7 @@
 
 
 #define NGX_AGENT_PEM_MAX   (1024 * 1024)
-#define NGX_AGENT_PEEK_MAX  4096
+#define NGX_AGENT_PEEK_WORDS  8
 
 /* what is writable where a policy says nothing */
 #define NGX_AGENT_WORK_PATH   "/tmp/work"
@@ -31,9 +31,26 @@
 #define NGX_AGENT_SEEN_CA         3
 
 
+/* The lookahead: the parser's buffer first, then the file's next bytes. */
+
+typedef struct {
+    ngx_conf_t  *cf;
+    u_char      *pos;
+    u_char      *last;
+    off_t        offset;
+    int          back;                  /* a byte to be read again, or -1 */
+
+    size_t       len;
+    u_char       word[8];               /* the beginning of the last word */
+    u_char       text[1024];
+} ngx_agent_peek_t;
+
+
 static char *ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 static char *ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 static void ngx_agent_host_peek(ngx_conf_t *cf);
+static int ngx_agent_peek_word(ngx_agent_peek_t *peek);
+static int ngx_agent_peek_char(ngx_agent_peek_t *peek);
 static ngx_uint_t ngx_agent_seen(ngx_uint_t *mask, ngx_uint_t bit);
 static char *ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file);
 
@@ -59,6 +76,10 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_conf_t      save;
     ngx_command_t  *c;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     for (c = ngx_agent_broker_module.commands; c->name.len; c++) {
@@ -77,7 +98,7 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (amcf->policy == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid policy \"%V\": %s", &value[1], err);
+                           "invalid \"agent_policy\": %s", err);
         return NGX_CONF_ERROR;
     }
 
@@ -139,6 +160,10 @@ ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char        *rv;
     ngx_conf_t   save;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     rv = ngx_agent_host(cf, amcf);
     if (rv != NGX_CONF_OK) {
         return rv;
@@ -169,19 +194,11 @@ ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     value = cf->args->elts;
 
-    if (ngx_strlen(value[1].data) != value[1].len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in \"host\" directive: "
-                           "it holds a NUL byte");
-        return NGX_CONF_ERROR;
-    }
-
     amcf->rule = policy_add_rule(amcf->policy, (char *) value[1].data, err);
 
     if (amcf->rule == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"host\" directive: %s",
-                           &value[1], err);
+                           "invalid value in \"host\" directive: %s", err);
         return NGX_CONF_ERROR;
     }
 
@@ -212,77 +229,162 @@ ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 /*
  * Looks at the next directive without reading it: at what the parser has in
- * its buffer, and then in the file.  A "host" shows the entry that fits it.
+ * its buffer, and then in the file, by the parser's own rules for comments,
+ * quotes and backslashes.  A "host" shows the entry that fits it.
  */
 
 static void
 ngx_agent_host_peek(ngx_conf_t *cf)
 {
-    u_char      *p, *last, text[NGX_AGENT_PEEK_MAX];
-    size_t       n;
-    ssize_t      more;
-    u_char       quote;
-    ngx_buf_t   *b;
-    ngx_uint_t   block;
+    int               end;
+    ngx_uint_t        block, i;
+    ngx_agent_peek_t  peek;
 
-    b = cf->conf_file->buffer;
+    ngx_memzero(&peek, sizeof(ngx_agent_peek_t));
 
-    n = ngx_min((size_t) (b->last - b->pos), sizeof(text));
-    ngx_memcpy(text, b->pos, n);
-
-    if (n < sizeof(text) && cf->conf_file->file.fd != NGX_INVALID_FILE) {
-        more = pread(cf->conf_file->file.fd, text + n, sizeof(text) - n,
-                     cf->conf_file->file.offset);
-
-        if (more > 0) {
-            n += more;
-        }
-    }
-
-    p = text;
-    last = text + n;
-
-    for ( ;; ) {
-
-        while (p < last && (*p == ' ' || *p == '\t' || *p == CR || *p == LF)) {
-            p++;
-        }
-
-        if (p == last || *p != '#') {
-            break;
-        }
-
-        while (p < last && *p != LF) {
-            p++;
-        }
-    }
+    peek.cf = cf;
+    peek.pos = cf->conf_file->buffer->pos;
+    peek.last = cf->conf_file->buffer->last;
+    peek.offset = cf->conf_file->file.offset;
+    peek.back = -1;
 
     block = 1;
-    quote = 0;
 
-    if (last - p > 5 && ngx_strncmp(p, "host", 4) == 0
-        && (p[4] == ' ' || p[4] == '\t' || p[4] == CR || p[4] == LF))
-    {
-        for (p += 4; p < last; p++) {
+    end = ngx_agent_peek_word(&peek);
 
-            if (*p == '\\') {
-                p++;
+    if (end == 0 && peek.len == 4 && ngx_memcmp(peek.word, "host", 4) == 0) {
 
-            } else if (quote) {
-                quote = (*p == quote) ? 0 : quote;
+        /* its words, of which more than one are refused later */
 
-            } else if (*p == '"' || *p == '\'') {
-                quote = *p;
-
-            } else if (*p == ';' || *p == '{') {
-                block = (*p == '{');
-                break;
-            }
+        for (i = 0; i < NGX_AGENT_PEEK_WORDS && end == 0; i++) {
+            end = ngx_agent_peek_word(&peek);
         }
+
+        block = (end != ';');
     }
 
     ngx_agent_host_entries[block]->type |= NGX_AGENT_POLICY_CONF;
     ngx_agent_host_entries[!block]->type &= ~NGX_AGENT_POLICY_CONF;
+}
+
+
+/* 0: a word was read; else what ended the directive, or -1 with the file. */
+
+static int
+ngx_agent_peek_word(ngx_agent_peek_t *peek)
+{
+    int  c, quote, variable;
+
+    do {
+        c = ngx_agent_peek_char(peek);
+
+        if (c == '#') {
+            while (c != LF && c != -1) {
+                c = ngx_agent_peek_char(peek);
+            }
+        }
+
+    } while (c == ' ' || c == '\t' || c == CR || c == LF);
+
+    if (c == -1 || c == ';' || c == '{' || c == '}') {
+        return c;
+    }
+
+    quote = (c == '"' || c == '\'') ? c : 0;
+    variable = 0;
+    peek->len = 0;
+
+    if (quote) {
+        c = ngx_agent_peek_char(peek);
+    }
+
+    for ( ;; ) {
+
+        if (c == -1) {
+            return -1;
+        }
+
+        if (quote ? c == quote
+                  : (c == ' ' || c == '\t' || c == CR || c == LF || c == ';'
+                     || (c == '{' && !variable)))
+        {
+            peek->back = quote ? -1 : c;
+            return 0;
+        }
+
+        variable = (c == '$');
+
+        if (peek->len < sizeof(peek->word)) {
+            peek->word[peek->len++] = (u_char) c;
+        }
+
+        if (c == '\\') {
+            (void) ngx_agent_peek_char(peek);
+        }
+
+        c = ngx_agent_peek_char(peek);
+    }
+}
+
+
+static int
+ngx_agent_peek_char(ngx_agent_peek_t *peek)
+{
+    int      c;
+    ssize_t  n;
+
+    if (peek->back != -1) {
+        c = peek->back;
+        peek->back = -1;
+        return c;
+    }
+
+    if (peek->pos == peek->last) {
+
+        if (peek->cf->conf_file->file.fd == NGX_INVALID_FILE) {
+            return -1;
+        }
+
+        n = pread(peek->cf->conf_file->file.fd, peek->text,
+                  sizeof(peek->text), peek->offset);
+
+        if (n <= 0) {
+            return -1;
+        }
+
+        peek->offset += n;
+        peek->pos = peek->text;
+        peek->last = peek->text + n;
+    }
+
+    return *peek->pos++;
+}
+
+
+/*
+ * A NUL would end a word early: what is enforced would not be what the
+ * operator reads.
+ */
+
+ngx_int_t
+ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 0; i < cf->args->nelts; i++) {
+
+        if (memchr(value[i].data, '\0', value[i].len)) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value in \"%V\" directive: "
+                               "it holds a NUL byte", &cmd->name);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -293,6 +395,10 @@ ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t   *value;
     const char  *err;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 
@@ -330,6 +436,10 @@ ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t   *value;
     ngx_uint_t   network;
     const char  *only, *never, *instead;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
     network = (cmd->name.len == sizeof("network_default") - 1);
@@ -373,6 +483,10 @@ ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     if (ngx_agent_seen(&amcf->policy_seen, NGX_AGENT_SEEN_ISOLATION)) {
@@ -401,6 +515,10 @@ ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     uint64_t    bytes;
     ngx_str_t  *value;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     if (limit_parse_bytes((char *) value[2].data, value[2].len, &bytes) != 0) {
@@ -414,8 +532,8 @@ ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         != 0)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"writable\" directive: "
-                           "%s", &value[1], err);
+                           "invalid value in \"writable\" directive: %s",
+                           err);
         return NGX_CONF_ERROR;
     }
 
@@ -436,6 +554,10 @@ ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char         err[POLICY_ERROR_MAX], *text;
     ngx_str_t   *value;
     ngx_uint_t   i;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 
@@ -468,8 +590,8 @@ ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         if (rc != 0) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid value \"%V\" in \"%V\" directive: %s",
-                               &value[i], &cmd->name, err);
+                               "invalid value in \"%V\" directive: %s",
+                               &cmd->name, err);
             return NGX_CONF_ERROR;
         }
     }
@@ -489,6 +611,10 @@ ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     char       *pem;
     ngx_str_t  *value;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 
@@ -575,6 +701,15 @@ ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
             n++;
         }
 
+        /* it ends where there is no more, not where one cannot be read */
+
+        if (n && ERR_GET_REASON(ERR_peek_last_error())
+                 != PEM_R_NO_START_LINE)
+        {
+            what = "holds a certificate that cannot be read";
+            n = 0;
+        }
+
         BIO_free(bio);
         ERR_clear_error();
     }
@@ -598,6 +733,10 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t                 *value;
     ngx_agent_credential_use_t  *use;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 
@@ -632,6 +771,10 @@ ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     if (ngx_agent_seen(&amcf->rule_seen, NGX_AGENT_SEEN_PLAINTEXT)) {
@@ -662,6 +805,10 @@ ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     char        err[POLICY_ERROR_MAX];
     ngx_str_t  *value;
+
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 

@@ -18,6 +18,10 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_agent_main_conf_t     *amcf;
     ngx_http_core_srv_conf_t  *cscf;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     if (ascf->control.len) {

@@ -1,0 +1,768 @@
+#!/usr/bin/perl
+
+# nginx -t accepts what is safe and refuses what is not, with the line; it
+# leaves nothing behind; and starting finds out whether a socket that is there
+# is a running broker's or a dead one's.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use File::Find ();
+use IO::Socket::UNIX;
+use Test::More;
+
+my $token = 'sk_conf_0123456789abcdef_marker';
+
+my $t     = AgentTest->new;
+my $vault = $t->write('vault', "api = $token\nother = other_$token\n", 0600);
+my $ca    = $t->ca->{cert};
+my $proxy = "$AgentTest::ROOT/conf/agent_proxy.conf";
+
+
+# What stands in http around the policies.  `#!` at the end of a line marks
+# where a refusal must point to.
+sub http ($policies, %opt) {
+    my $vault_line = $opt{vault} // "agent_vault $vault;";
+    my $audit = $opt{audit} // 'agent_audit logs/agent-audit.log;';
+    my $control = $opt{control} // 'agent_control unix:%CONTROL%;';
+    my $server = $opt{server} // "include $proxy;";
+    my $late = $opt{late} // '';
+    my $zone = $opt{zone} // '';
+
+    return <<"END";
+$vault_line
+$audit
+$zone
+$policies
+$late
+server {
+    $control
+    $server
+}
+END
+}
+
+# One prefix for all tests of a configuration: what nginx -t leaves is looked
+# at at the end.
+my $prefix = $t->nginx_prefix;
+
+sub try ($http, %opt) {
+    my ($ok, $said) = $t->nginx_t(prefix => $prefix, http => $http, %opt);
+    my @lines = split /\n/, $t->read("$prefix/nginx.conf");
+    my ($line) = grep { $lines[$_ - 1] =~ /#!$/ } 1 .. @lines;
+    return ($ok, $said, $line);
+}
+
+sub accepted ($what, $http, %opt) {
+    my ($ok, $said) = try($http, %opt);
+    ok($ok, "accepted: $what") or diag $said;
+    return;
+}
+
+# Refused with these words; with the marked line where there is a mark.
+sub refused ($what, $http, $words, %opt) {
+    my ($ok, $said, $line) = try($http, %opt);
+    my ($emerg) = $said =~ /^(nginx: \[emerg\] .*)$/m;
+    my $fine = !$ok && ($emerg // '') =~ $words;
+    $fine &&= $emerg =~ m{ in \Q$prefix\E/nginx\.conf:$line$} if $line;
+    $fine &&= index($said, $token) < 0;
+    ok($fine, "refused: $what")
+        or diag(($line ? "line $line was meant\n" : '')
+                . "it said: $said");
+    return;
+}
+
+sub policy ($body) { return http("agent_policy a {\n$body\n}") }
+sub host ($body, $name = 'api.internal') {
+    return policy("host $name {\n$body\n}");
+}
+
+
+# Good ones
+
+accepted('a policy of its own', policy(''));
+accepted('no policy at all', http(''));
+accepted('every directive', policy(<<"END"));
+    isolation namespaces; cpu 0.5; cpu_time 10s; memory 64m; pids 32;
+    open_files 64; wall_clock 1500ms; output 500; output_bytes 1m;
+    near_limit 50%; mount_secrets off; network_default deny;
+    writable /tmp/work 16m; writable /data 1m; readable /opt /usr/share;
+    launchers user:root group:root; env LANG TZ; trusted_certificate $ca;
+    host api.internal { methods GET POST; bearer api; hint "x; { y } # z"; }
+    host metrics.internal:9090 { plaintext on; private 10.0.0.0/8; }
+    host *.packages.example;
+    host 93.184.216.34;
+    host [2606:2800:220:1::1]:8443;
+END
+accepted('the shipped policies', http("include $AgentTest::ROOT/conf/policies/*.conf;"))
+    if glob "$AgentTest::ROOT/conf/policies/*.conf"
+       and $t->read((glob "$AgentTest::ROOT/conf/policies/*.conf")[0])
+           !~ /bearer\s+(?!api;|other;)/;
+
+
+# Switches that are never on
+
+refused('mount_secrets on', policy("mount_secrets on; #!"),
+        qr/"mount_secrets on" is never allowed.*vault/);
+refused('mount_secrets maybe', policy("mount_secrets maybe; #!"),
+        qr/must be "off"/);
+refused('network_default allow', policy("network_default allow; #!"),
+        qr/"network_default allow" is never allowed.*"host"/);
+refused('mount_secrets twice', policy("mount_secrets off;\nmount_secrets off; #!"),
+        qr/is duplicate/);
+refused('isolation none', policy("isolation none; #!"), qr/"isolation"/);
+
+
+# The vault
+
+refused('an entry that is not there', host("bearer nothing; #!"),
+        qr/"nothing" is not in the vault/);
+refused('a credential without a vault', http("agent_policy a {\n"
+        . "host api.internal {\nbearer api; #!\n}\n}", vault => ''),
+        qr/"bearer api" needs a vault/);
+accepted('a vault that is named after the policy', http("agent_policy a {\n"
+        . "host api.internal { bearer api; }\n}", vault => '',
+        late => "agent_vault $vault;"));
+refused('an entry missing in a vault named after the policy',
+        http("agent_policy a {\nhost api.internal {\nbearer nothing; #!\n}\n}",
+             vault => '', late => "agent_vault $vault;"),
+        qr/"nothing" is not in the vault/);
+refused('two vaults', http('', vault => "agent_vault $vault;\n"
+        . "agent_vault $vault; #!"), qr/is duplicate/);
+
+for my $case (
+    ['open to others', sub { $t->write('v1', "api = $token\n", 0644) },
+     qr/mode 0644.*chmod 600/],
+    ['open to its group', sub { $t->write('v2', "api = $token\n", 0640) },
+     qr/mode 0640.*chmod 600/],
+    ['a symbolic link', sub { symlink $vault, $t->dir . '/v3';
+                              $t->dir . '/v3' }, qr/symbolic link/],
+    ['missing', sub { $t->dir . '/v4' }, qr/v4.*cannot be opened/],
+    ['a directory', sub { mkdir $t->dir . '/v5', 0700; $t->dir . '/v5' },
+     qr/v5" is not a regular file/],
+    ['with a short value', sub { $t->write('v6', "# one\napi = short\n", 0600) },
+     qr/line 2/],
+    ['with a control byte', sub {
+        $t->write('v7', "api = $token\x01\n", 0600) }, qr/line 1/],
+    ['with an entry twice', sub {
+        $t->write('v8', "api = $token\nb = 0123456789abcdef0\napi = $token\n",
+                  0600) }, qr/line 3/],
+    ['with two names', sub {
+        my $v = $t->write('v9', "api = $token\n", 0600);
+        link $v, "$v.link"; $v }, qr/2 names/],
+    ['in a directory that others write', sub {
+        $t->write('open/vault', "api = $token\n", 0600);
+        chmod 0777, $t->dir . '/open'; $t->dir . '/open/vault' },
+     qr/written by others/],
+) {
+    my ($what, $make, $words) = @$case;
+    my $file = $make->();
+    refused("a vault $what", http('', vault => "agent_vault $file; #!"),
+            $words);
+}
+
+{
+    my $file = $t->write('v10', "api = short_marker\n", 0600);
+    my ($ok, $said) = try(http('', vault => "agent_vault $file;"));
+    unlike($said . $t->read("$prefix/error.log"), qr/short_marker/,
+           'the value that is refused is never shown');
+}
+
+
+# Credentials
+
+refused('a credential in cleartext',
+        host("bearer api;\nplaintext on;\n} #!\nhost b.internal {",
+             'api.internal:80'), qr/cleartext/);
+refused('a credential on a wildcard',
+        host("bearer api;\n} #!\nhost b.internal {", '*.api.internal'),
+        qr/wildcard/);
+refused('two credentials', host("bearer api;\nbearer other; #!"),
+        qr/is duplicate/);
+refused('a credential for TRACE',
+        host("methods TRACE;\nbearer api;\n} #!\nhost b.internal {"),
+        qr/TRACE/);
+refused('a credential by a strange name',
+        host("bearer 'a b';\n} #!\nhost b.internal {"), qr/is no name/);
+
+
+# Names
+
+refused('a host twice', policy("host a.internal;\nhost A.internal; #!"),
+        qr/earlier rule/);
+refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
+        qr/defined already/);
+refused('an unknown directive in a policy', policy("tunnel_all on; #!"),
+        qr/unknown directive "tunnel_all"/);
+refused('an unknown directive in a host', host("follow on; #!"),
+        qr/unknown directive "follow"/);
+refused('a core directive in a policy', policy("client_max_body_size 1m; #!"),
+        qr/not allowed here/);
+refused('a core directive in a host', host("proxy_pass http://x; #!"),
+        qr/not allowed here/);
+refused('a policy directive in a host', host("memory 1m; #!"),
+        qr/not allowed here/);
+refused('a host directive in a policy', policy("methods GET; #!"),
+        qr/not allowed here/);
+refused('a host outside of a policy', http("host a.internal; #!"),
+        qr/not allowed here/);
+refused('a host block outside of a policy', http("host a.internal { #!\n}"),
+        qr/not allowed here/);
+refused('a policy in a server', http('', server => "agent_policy a { #!\n}"),
+        qr/not allowed here/);
+refused('a policy without a name', http("agent_policy { #!\n}"),
+        qr/invalid number of arguments/);
+refused('a host without a name', policy("host ; #!"),
+        qr/invalid number of arguments/);
+refused('a host; without a name', policy("host; #!"),
+        qr/invalid number of arguments/);
+refused('a host with two names', policy("host a.internal b.internal; #!"),
+        qr/invalid number of arguments/);
+
+# B-012: anyone could register a name under it
+for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
+              '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
+              'a.*.example', '*.*.example.com', '**.example.com', '*.com.',
+              '*.COM', '*.xn--p1ai', '*example.com', '*.127.0.0.1',
+              '*.internal')
+{
+    refused("the wildcard $name", policy("host $name; #!"), qr/"host"/);
+}
+
+# B-013, B-024: each is one name or none
+for my $case (
+    ['a newline',      "\"a.internal\nb.internal\""],
+    ['a semicolon',    '"a.internal;b"'],
+    ['an open brace',  '"a.internal{"'],
+    ['a close brace',  '"a.internal}"'],
+    ['a hash',         '"a.internal#b"'],
+    ['a quote',        "\"a.internal'\""],
+    ['a double quote', "'a.internal\"'"],
+    ['a dollar',       '"a.internal$host"'],
+    ['a variable',     '"${host}.internal"'],
+    ['a space',        '"a.internal b"'],
+    ['a tab',          "\"a.internal\tb\""],
+    ['a NUL',          "\"a.internal\0b\""],
+    ['a NUL at the end', "\"a.internal\0\""],
+    ['a DEL',          "\"a.internal\x7f\""],
+    ['an escape',      "\"\e[2Ja.internal\""],
+    ['a backslash',    '"a.internal\\\\b"'],
+    ['a slash',        'a.internal/v1'],
+    ['a scheme',       'https://a.internal'],
+    ['user information', 'me@a.internal'],
+    ['a percent sign', 'a%2einternal'],
+    ['an underscore at the label\'s start is none of these, but a hyphen is',
+     '-a.internal'],
+    ['300 characters', join('.', ('a' x 59) x 5)],
+    ['a label of 64',  'a' x 64 . '.internal'],
+    ['an empty label', 'a..internal'],
+    ['a leading dot',  '.a.internal'],
+    ['a last dot',     'a.internal.'],
+    ['nothing',        '""'],
+    ['port 0',         'a.internal:0'],
+    ['port 65536',     'a.internal:65536'],
+    ['port 080',       'a.internal:080'],
+    ['an empty port',  'a.internal:'],
+    ['port words',     'a.internal:http'],
+    ['127.1',          '127.1:80'],
+    ['octal',          '0177.0.0.1:80'],
+    ['hex',            '0x7f.0.0.1:80'],
+    ['one number',     '2130706433:80'],
+    ['leading zeros',  '010.0.0.1:80'],
+    ['an IPv6 without brackets', '2606:2800:220:1::1'],
+    ['an IPv6 in long form', '[2606:2800:0220:0001:0:0:0:1]'],
+    ['an IPv6 with a zone', '[fe80::1%eth0]'],
+    ['an umlaut',      "b\xc3\xbccher.example"],
+    ['fullwidth letters', "\xef\xbd\x81.example"],
+    ['an ideographic dot', "a\xe3\x80\x82example"],
+    ['broken UTF-8',   "a\xff.example"],
+) {
+    my ($what, $name) = @$case;
+    refused("a host with $what", policy("host $name; #!"), qr/"host"/);
+    refused("a host block with $what", policy("host $name { #!\n}"),
+            qr/"host"/);
+}
+
+refused('an umlaut, which is told of its xn-- form',
+        policy("host b\xc3\xbccher.example; #!"), qr/xn--/);
+accepted('an xn-- name', policy('host xn--bcher-kva.example;'));
+
+for my $name ('""', '"a b"', '"a;b"', '"a{b"', "\"a\nb\"", "\"a\0b\"",
+              '"../a"', "b\xc3\xbc", '-a', '.a', 'a' x 65, '"a$b"')
+{
+    refused('a policy called ' . $name =~ s/([^ -~])/sprintf '\x%02x', ord $1/ger,
+            http("agent_policy $name { #!\n}"), qr/polic/);
+}
+
+# a NUL ends a string early: the word is not the one that the operator sees
+for my $case (
+    ['methods',  host("methods \"GET\0X\"; #!")],
+    ['private',  host("private \"10.0.0.0/8\0X\"; #!")],
+    ['bearer',   host("bearer \"api\0X\"; #!")],
+    ['plaintext', host("plaintext \"off\0X\"; #!")],
+    ['hint',     host("hint \"use it\0X\"; #!")],
+    ['trusted_certificate', host("trusted_certificate \"$ca\0X\"; #!")],
+    ['env',      policy("env \"LANG\0X\"; #!")],
+    ['launchers', policy("launchers \"user:root\0X\"; #!")],
+    ['readable', policy("readable \"/opt\0X\"; #!")],
+    ['writable', policy("writable \"/data\0X\" 1m; #!")],
+    ['isolation', policy("isolation \"namespaces\0X\"; #!")],
+    ['mount_secrets', policy("mount_secrets \"off\0X\"; #!")],
+    ['network_default', policy("network_default \"deny\0X\"; #!")],
+    ['memory',   policy("memory \"64m\0X\"; #!")],
+    ['agent_vault', http('', vault => "agent_vault \"$vault\0X\"; #!")],
+    ['agent_audit', http('', audit => "agent_audit \"logs/a.log\0X\"; #!")],
+    ['agent_state', http('', late => "agent_state \"state\0X\"; #!")],
+    ['agent_control', http('', control =>
+                           "agent_control \"unix:%CONTROL%\0X\"; #!")],
+) {
+    my ($what, $http) = @$case;
+    refused("$what with a NUL", $http, qr/"\Q$what\E"/);
+}
+
+for my $case (
+    ['a method in small letters', host('methods get; #!')],
+    ['CONNECT as a method',       host('methods CONNECT; #!')],
+    ['a method with a space',     host('methods "GET POST"; #!')],
+    ['a method twice',            host('methods GET GET; #!')],
+    ['a range of no network',     host('private 10.0.0.1/8; #!')],
+    ['every address',             host('private 0.0.0.0/0; #!')],
+    ['link-local',                host('private 169.254.0.0/16; #!')],
+    ['a range that is none',      host('private internal; #!')],
+    ['plaintext maybe',           host('plaintext maybe; #!')],
+    ['a hint of two lines',       host("hint \"a\nb\"; #!")],
+    ['a hint with an escape',     host("hint \"a\e[1mb\"; #!")],
+    ['an empty hint',             host('hint ""; #!')],
+    ['a long hint',               host('hint "' . 'x' x 257 . '"; #!')],
+    ['two hints',                 host("hint a;\nhint b; #!")],
+    ['plaintext twice',           host("plaintext off;\nplaintext off; #!")],
+    ['LD_PRELOAD in env',         policy('env LD_PRELOAD; #!')],
+    ['PATH in env',               policy('env PATH; #!')],
+    ['a proxy variable in env',   policy('env https_proxy; #!')],
+    ['an env name with =',        policy('env "A=b"; #!')],
+    ['/ readable',                policy('readable /; #!')],
+    ['/etc readable',             policy('readable /etc; #!')],
+    ['/home readable',            policy('readable /home/me; #!')],
+    ['a relative readable',       policy('readable opt; #!')],
+    ['a readable with ..',        policy('readable /opt/../etc; #!')],
+    ['/usr writable',             policy('writable /usr/local 1m; #!')],
+    ['a writable without a size', policy('writable /data; #!')],
+    ['a writable of no size',     policy('writable /data 0; #!')],
+    ['a writable of a strange size', policy('writable /data 1x; #!')],
+    ['a writable twice',          policy("writable /d 1m;\nwritable /d 1m; #!")],
+    ['launchers of no kind',      policy('launchers root; #!')],
+    ['launchers nobody has',      policy('launchers user:no_such_user_x; #!')],
+) {
+    refused($case->[0], $case->[1], qr/"[a-z]/);
+}
+
+
+# Limits
+
+for my $case (
+    # directive, least, most; too little, too much, wrong unit
+    [cpu          => '0.01', '1024', '0', '1025', '1.0s', '-1', '1e3', '1,5'],
+    [cpu_time     => '1s', '168h', '0s', '169h', '10m5', '-1s', '1d'],
+    [memory       => '4m', '16t', '1m', '17t', '64mb', '-4m', '64s',
+                     '99999999999999999999', '18446744073709551616k'],
+    [pids         => '2', '4194304', '1', '4194305', '2k', '-2', '2.5'],
+    [open_files   => '16', '1048576', '15', '1048577', '16k', '-16'],
+    [wall_clock   => '10ms', '168h', '0', '9ms', '169h', '10ns', '-1s'],
+    [output       => '100', '100000000', '99', '100000001', '1k', '-100'],
+    [output_bytes => '4k', '16t', '1k', '17t', '4s', '-4k'],
+    [near_limit   => '1%', '100%', '0%', '101%', '80', '80s', '-1%'],
+) {
+    my ($name, $least, $most, @bad) = @$case;
+    accepted("$name from $least", policy("$name $least;"));
+    accepted("$name to $most", policy("$name $most;"));
+    refused("$name $_", policy("$name $_; #!"), qr/"\Q$name\E" directive: must/)
+        for @bad;
+    refused("$name ''", policy("$name ''; #!"), qr/"\Q$name\E" directive: must/);
+    refused("$name unlimited", policy("$name unlimited; #!"),
+            qr/"\Q$name\E" directive: must/);
+    refused("$name twice", policy("$name $least;\n$name $least; #!"),
+            qr/is duplicate/);
+    refused("$name with two values", policy("$name $least $least; #!"),
+            qr/invalid number of arguments/);
+}
+
+
+# The server
+
+refused('no agent_audit', http('', audit => ''), qr/"agent_audit" is required/);
+refused('no agent_control', http('agent_policy a { }', control => '',
+                                 server => 'listen 127.0.0.1:1;'),
+        qr/no "agent_control"/);
+refused('agent_control at a path alone',
+        http('', control => 'agent_control /run/x.sock; #!'), qr/unix:PATH/);
+refused('agent_control at a port',
+        http('', control => 'agent_control 127.0.0.1:8080; #!'), qr/unix:PATH/);
+refused('agent_control at nothing',
+        http('', control => 'agent_control unix:; #!'), qr/unix:PATH/);
+refused('agent_control at a long path',
+        http('', control => 'agent_control unix:/' . 'x' x 120 . '; #!'),
+        qr/longer than a socket's may be: 121 bytes, at most 107/);
+refused('agent_control twice', http('', control =>
+        "agent_control unix:%CONTROL%;\nagent_control unix:/tmp/x; #!"),
+        qr/is duplicate/);
+refused('a zone that is too small', http('', zone => 'agent_zone 64k;'),
+        qr/too small.*they need "agent_zone \d+k"/);
+{
+    my $many = join "\n", map { "host h$_.example;" } 1 .. 4000;
+    my ($ok, $said) = try(http("agent_policy a {\n$many\n}",
+                               zone => 'agent_zone 300k;'));
+    my ($need) = $said =~ /they need "agent_zone (\d+k)"/;
+    ok(!$ok && $need, 'a zone too small for its policies is told the size')
+        or diag $said;
+    accepted('and that size is enough', http("agent_policy a {\n$many\n}",
+             zone => "agent_zone $need;")) if $need;
+}
+refused('agent_audit that is a directory',
+        http('', audit => "agent_audit $prefix/logs;"), qr/"agent_audit"/);
+symlink $t->write('elsewhere', ''), "$prefix/logs/link.log";
+refused('agent_audit that is a symbolic link',
+        http('', audit => 'agent_audit logs/link.log;'), qr/"agent_audit"/);
+$t->run(['mkfifo', "$prefix/logs/fifo.log"]);
+refused('agent_audit that is a pipe',
+        http('', audit => 'agent_audit logs/fifo.log;'), qr/"agent_audit"/);
+
+refused('a missing trusted_certificate',
+        host("trusted_certificate /nowhere/ca.pem; #!"),
+        qr/"trusted_certificate" file "\/nowhere\/ca.pem".*No such file/);
+my $garbage = $t->write('garbage.pem', "-----BEGIN CERTIFICATE-----\nxx\n");
+refused('a trusted_certificate that is none',
+        host("trusted_certificate $garbage; #!"), qr/holds no certificate/);
+refused('a trusted_certificate that is a key',
+        host('trusted_certificate ' . $t->ca->{key} . '; #!'),
+        qr/holds no certificate/);
+my $half = $t->write('half.pem', $t->read($ca)
+                     . "-----BEGIN CERTIFICATE-----\nMIIB\n"
+                     . "-----END CERTIFICATE-----\n");
+refused('a trusted_certificate of which one is broken',
+        host("trusted_certificate $half; #!"), qr/trusted_certificate/);
+refused('two trusted_certificate',
+        host("trusted_certificate $ca;\ntrusted_certificate $ca; #!"),
+        qr/is duplicate/);
+
+# what agent_proxy.conf sets is held to, in every location of the server
+my $good = $t->read($proxy);
+my ($inner) = $good =~ /location \/ \{\n(.*)\n\}/s or die;
+my $pair = $t->cert(['client']);
+
+for my $case (
+    ['proxy_ssl_verify off',
+     sub { s/proxy_ssl_verify .*on;/proxy_ssl_verify off;/r },
+     qr/proxy_ssl_verify must be on/],
+    ['no proxy_ssl_verify', sub { s/proxy_ssl_verify .*on;//r },
+     qr/proxy_ssl_verify must be on/],
+    ['proxy_ssl_server_name off',
+     sub { s/proxy_ssl_server_name .*on;/proxy_ssl_server_name off;/r },
+     qr/proxy_ssl_server_name must be on/],
+    ['no proxy_ssl_name', sub { s/proxy_ssl_name .*;//r },
+     qr/proxy_ssl_name must be/],
+    ['proxy_store', sub { "$_\nproxy_store on;" }, qr/proxy_store must be off/],
+    ['a cache', sub { "$_\nproxy_cache c;" }, qr/proxy_cache must be off/,
+     "proxy_cache_path $prefix/temp/cache keys_zone=c:1m;"],
+    ['error_page', sub { "$_\nerror_page 502 /x;" },
+     qr/error_page must not be set/],
+    ['proxy_intercept_errors',
+     sub { s/proxy_intercept_errors .*off;/proxy_intercept_errors on;/r },
+     qr/proxy_intercept_errors must be off/],
+    ['no proxy_ignore_headers',
+     sub { s/proxy_ignore_headers[^;]*;//r }, qr/proxy_ignore_headers must/],
+    ['one X-Accel header not ignored', sub { s/X-Accel-Redirect X/X/r },
+     qr/proxy_ignore_headers must/],
+    ['a client certificate', sub { "$_\nproxy_ssl_certificate "
+        . "$pair->{cert};\nproxy_ssl_certificate_key $pair->{key};" },
+     qr/proxy_ssl_certificate must/],
+) {
+    my ($what, $change, $words, $http) = @$case;
+    my $bad = do { local $_ = $inner; $change->() };
+    my $more = $http // '';
+
+    for my $place (
+        ['',                    "location / {\n$bad\n}"],
+        ['in a prefix below',   "location / {\n$inner\n}\n"
+                                . "location /v1/ {\n$bad\n}"],
+        ['in an exact one',     "location / {\n$inner\n}\n"
+                                . "location = /x {\n$bad\n}"],
+        ['in a regex',          "location / {\n$inner\n}\n"
+                                . "location ~ x\$ {\n$bad\n}"],
+        ['in a nested one',     "location / {\n$inner\n"
+                                . "location /v1/ {\n$bad\n}\n}"],
+        ['in a regex nested',   "location / {\n$inner\n"
+                                . "location ~ x\$ {\n$bad\n}\n}"],
+        ['in a named one',      "location / {\n$inner\n}\n"
+                                . "location \@x {\n$bad\n}"],
+        ['in limit_except',     "location / {\n$inner\n"
+                                . "limit_except GET {\n$bad\n}\n}"],
+        ['in an if',            "location / {\n$inner\n"
+                                . "if (\$agent_task) {\n$bad\n}\n}"],
+    ) {
+        # what is left out in a nested location is inherited
+        next if $place->[0] =~ /nested/ && $what =~ /^no /;
+
+        # most directives are not allowed in these two at all: nginx says so
+        my $other = $place->[0] =~ /limit_except|an if/;
+        refused("$what $place->[0]",
+                http($more, server => $place->[1], control =>
+                     'agent_control unix:%CONTROL%;' . ($other ? '' : ' #!')),
+                $other ? qr/$words|not allowed here/ : $words);
+    }
+}
+
+for my $case (
+    ['no location',              '', qr/has no "location \/"/],
+    ['only an exact location',   "location = / {\n$inner\n}",
+     qr/has no "location \/"/],
+    ['a location of files',      "location / {\n$inner\n}\n"
+                                 . "location /files/ { root /etc; }",
+     qr/"\/files\/".*no proxy_pass/],
+    ['a location of files in a location', "location / {\n$inner\n"
+                                 . "location ~ x { root /etc; }\n}",
+     qr/"x".*no proxy_pass/],
+) {
+    my ($what, $server, $words) = @$case;
+    refused($what, http('', control => 'agent_control unix:%CONTROL%; #!',
+                        server => $server), $words);
+}
+
+refused('underscores_in_headers', http('', control =>
+        'agent_control unix:%CONTROL%; #!',
+        server => "underscores_in_headers on;\ninclude $proxy;"),
+        qr/underscores_in_headers off/);
+refused('invalid headers let through', http('', control =>
+        'agent_control unix:%CONTROL%; #!',
+        server => "ignore_invalid_headers off;\ninclude $proxy;"),
+        qr/ignore_invalid_headers on/);
+refused('error_page of http', http('error_page 404 /x;', control =>
+        'agent_control unix:%CONTROL%; #!'), qr/error_page/);
+
+
+# `host NAME;` and `host NAME { }` in any mixture
+
+# nginx reads 4096 bytes at a time
+my $long = ('# ' . 'x' x 3900 . "\n") x 2;
+my $lines = join '', map { '# ' . 'y' x 70 . " $_; {\n" } 1 .. 200;
+
+for my $case (
+    ['a line alone',        'host a.example;', 1],
+    ['a block alone',       'host a.example { }', 1],
+    ['without spaces',      'host a.example{}host b.example;host c.example{}', 3],
+    ['first and last',      "host a.example;\nmemory 64m;\nhost b.example;", 2],
+    ['blocks first and last', "host a.example{}\nmemory 64m;\nhost b.example{}", 2],
+    ['a line then a block', "host a.example;\nhost b.example { methods GET; }", 2],
+    ['a block then a line', "host a.example { methods GET; }\nhost b.example;", 2],
+    ['over lines',          "host\n  a.example\n;\nhost\n\tb.example\n{\n}\n", 2],
+    ['over lines with CR',  "host\r\n  a.example\r\n;\r\nhost\r\n\tb.example\r\n{\r\n}\r\n", 2],
+    ['a comment before',    "# ; {\nhost a.example;\n# {\nhost b.example { }\n# ;\nhost c.example;", 3],
+    ['a comment within a line', "host # { ;\na.example # {\n;\nhost b.example;", 2],
+    ['a comment within a block', "host # ;\na.example # ;\n{ # ;\n}\nhost b.example { }", 2],
+    ['a comment on the line', "host a.example; # {\nhost b.example { } # ;\nhost c.example;", 3],
+    ['quotes',              "host \"a.example\";\nhost 'b.example' { }\nhost \"c.example\"{}", 3],
+    ['a quoted directive',  "\"host\" a.example;\n'host' b.example { }\n\"host\" c.example;", 3],
+    ['words in a hint',     "host a.example { hint \"a; { host b.example; } #\"; }\nhost b.example;\n"
+                            . "host c.example { hint 'it\\'s; \"x\" {'; }\nhost d.example;", 4],
+    ['a long comment before a line', "memory 64m;\n${long}host a.example;", 1],
+    ['a long comment before a block', "memory 64m;\n${long}host a.example { }", 1],
+    ['a long comment between lines', "host a.example;\n${long}host b.example;\n${long}host c.example;", 3],
+    ['a long comment after a block', "host a.example { }\n${long}host b.example;\n${long}host c.example { }", 3],
+    ['many comment lines',  "host a.example;\n${lines}host b.example;\n${lines}host c.example { }\n${lines}", 3],
+    ['a long comment within', "host\n${lines}a.example\n${lines};\nhost\n${lines}b.example\n${lines}{\n}", 2],
+    ['much space',          "host a.example;" . ' ' x 9000 . "host" . "\n" x 9000 . "b.example" . ' ' x 9000 . ';', 2],
+    ['a name that begins alike', "host a.example;\nhost hosts.example { }\nhost host.example;", 3],
+    ['after every directive', join("\n", map { ("$_;", 'host h' . ++$t->{n} . '.example;') }
+        'cpu 1', 'isolation namespaces', 'writable /d 1m', 'readable /opt',
+        'env LANG', 'launchers user:root', 'mount_secrets off',
+        'network_default deny', "trusted_certificate $ca"), 9],
+    ['blocks after every directive', join("\n", map { ("$_;", 'host i' . ++$t->{n} . '.example { }') }
+        'cpu 1', 'isolation namespaces', 'writable /d 1m', 'readable /opt',
+        'env LANG', 'launchers user:root', 'mount_secrets off',
+        'network_default deny', "trusted_certificate $ca"), 9],
+    ['3000 hosts',          join("\n", map { $_ % 3 ? "host h$_.example;" : "host h$_.example { methods GET; }" } 1 .. 3000), 3000],
+) {
+    my ($what, $hosts, $count) = @$case;
+    accepted("hosts: $what", policy($hosts));
+    accepted("hosts: $what, in the last line",
+             http("agent_policy a { $hosts }\nagent_policy b { host a.example; }"
+                  . "\nagent_policy c { host a.example { } }"))
+        unless $hosts =~ /#/;
+}
+
+for my $case (
+    ['a line without its end', "host a.example\nhost b.example { #!\n}",
+     qr/invalid number of arguments/],
+    ['a block without its end', "host a.example {\nmethods GET;\n",
+     qr/unexpected end of file/],
+    ['a file that ends in a comment', "host a.example; # the end",
+     qr/unexpected end of file|"\}"/],
+    ['a brace in the name', "host a.example{b;\n}", qr/unknown directive|invalid/],
+) {
+    my ($what, $hosts, $words) = @$case;
+    refused("hosts: $what", "agent_audit logs/a.log; agent_policy a {\n$hosts",
+            $words) if $what =~ /end/;
+    refused("hosts: $what", policy($hosts), $words) if $what !~ /end/;
+}
+
+
+# nginx -t leaves nothing behind
+
+{
+    my $clean = $t->nginx_prefix;
+    my $http = http("agent_policy a { host a.example { bearer api; } }",
+                    late => 'agent_state state;');
+    my ($ok, $said) = $t->nginx_t(prefix => $clean, http => $http);
+    ok($ok, 'a good configuration in a fresh directory') or diag $said;
+
+    my @left;
+    File::Find::find(sub { push @left, $File::Find::name if !-d }, $clean);
+    # nginx itself makes its pid file and its log
+    @left = grep { !m{/(?:nginx\.conf|nginx\.pid|error\.log)$} } @left;
+    is_deeply(\@left, [], 'nginx -t leaves no file of the module');
+    ok(!-e "$clean/state", 'and no directory');
+
+    ($ok, $said) = $t->nginx_t(prefix => $clean, http => $http
+                               . 'server { unknown_here; }');
+    @left = ();
+    File::Find::find(sub { push @left, $File::Find::name if !-d }, $clean);
+    @left = grep { !m{/(?:nginx\.conf|nginx\.pid|error\.log)$} } @left;
+    is_deeply(\@left, [], 'nor does one that is refused');
+
+    my $log = $t->write("$clean/logs/agent-audit.log", "{}\n", 0600);
+    $t->nginx_t(prefix => $clean, http => $http);
+    is(join(' ', (stat $log)[2] & 0777, -s $log), join(' ', 0600, 3),
+       'an audit file that is there is not touched by nginx -t');
+}
+
+# C-020: where a token could show
+{
+    my $p = $t->nginx_prefix;
+    my $http = http("agent_policy a { host a.example { bearer api; } }");
+    $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $http));
+    my $run = $t->run([$t->nginx_command($p, '-T')],
+                      env => { $t->nginx_env });
+    is($run->{status}, 0, 'nginx -T shows the configuration');
+    like($run->{out}, qr/\Q$vault/, 'with the vault\'s name');
+    unlike($run->{out} . $run->{err}, qr/\Q$token/, 'and no token');
+}
+
+
+# A running broker
+
+sub pings ($b) {
+    my $l = $t->launcher;
+    my $task = $l->open_task($b->control, 'a');
+    my $r = $task->{ok} ? $l->get('http://evil.example/') : {};
+    $l->stop;
+    return ($r->{status} // 0) == 403;
+}
+
+my $http = http("agent_policy a { host a.example { bearer api; } }");
+my $b = $t->broker(http => $http);
+ok(pings($b), 'a broker runs');
+
+for my $pid ($b->master, $b->workers) {
+    unlike($t->read("/proc/$pid/environ") . $t->read("/proc/$pid/cmdline"),
+           qr/\Q$token/, 'the token is in no environment and no argument');
+}
+
+my $inode = (stat $b->control)[1];
+my @audit = stat $b->prefix . '/logs/agent-audit.log';
+
+my ($ok, $said) = $t->nginx_t(prefix => $b->prefix, http => $http);
+ok($ok, 'nginx -t beside a running broker') or diag $said;
+is((stat $b->control)[1], $inode, 'leaves its socket');
+ok(pings($b), 'and the broker working');
+
+($ok, $said) = $t->nginx_t(prefix => $b->prefix,
+    http => http("agent_policy a {\nmount_secrets on; #!\n}"));
+ok(!$ok, 'nginx -t of a bad one beside it');
+is((stat $b->control)[1], $inode, 'leaves its socket too');
+
+# Starts nginx as an operator would: nothing is removed before.
+sub start ($prefix, $http) {
+    $t->write("$prefix/nginx.conf", $t->nginx_conf($prefix, http => $http));
+    my $log = "$prefix/start" . ++$t->{starts} . '.log';
+    my $child = $t->spawn([$t->nginx_command($prefix)],
+                          env => { $t->nginx_env }, log => $log);
+    my $status;
+    AgentTest::wait_for('nginx to start or end', sub {
+        if (waitpid($child->{pid}, POSIX::WNOHANG()) == $child->{pid}) {
+            $status = $?;
+            return 1;
+        }
+        return $t->read("$prefix/nginx.pid") =~ /^$child->{pid}$/m;
+    });
+    return ($child->{pid}, $status, $t->read($log)
+            . $t->read("$prefix/error.log"));
+}
+
+# E-009
+for my $second ($b->prefix, $t->nginx_prefix) {
+    my $text = $http =~ s/%CONTROL%/$b->control/er;
+    my ($pid, $status, $said) = start($second, $text);
+    ok($status, 'a second start on a live socket is refused');
+    like($said, qr/another broker is running.*nginx\.conf:\d+/,
+         'saying so, with the line');
+    is((stat $b->control)[1], $inode, 'the socket is left');
+    ok(pings($b), 'and the broker works');
+}
+
+# E-009: no socket
+{
+    my $p = $t->nginx_prefix;
+    my $file = $t->write("$p/run/control.sock", "precious\n");
+    my ($pid, $status, $said) = start($p, $http);
+    ok($status, 'a regular file where the socket should be is refused');
+    like($said, qr/is there and is no socket in \S+nginx\.conf:\d+/,
+         'saying so, with the line');
+    is($t->read($file), "precious\n", 'and the file is untouched');
+}
+
+# E-008
+{
+    my $p = $b->prefix;
+    my $log = length $b->error_log;
+    my @workers = $b->workers;
+    my $pid = $b->master;
+    kill 'KILL', $pid;
+    waitpid $pid, 0;
+    $t->forget($pid);
+
+    AgentTest::wait_for('the workers to end with their master', sub {
+        !grep { ($t->read("/proc/$_/stat") =~ /\) (\w)/ ? $1 : 'Z') ne 'Z' }
+              @workers
+    });
+    ok(1, 'workers end when their master was killed');
+    ok(-S $b->control, 'its socket stays behind');
+
+    my ($new, $status, $said) = start($p, $http);
+    ok(!defined $status, 'the next start is not stopped by it')
+        or diag $said;
+    like(substr($b->error_log, $log), qr/removing the socket/,
+         'and says what it removed');
+    $b->{pid} = $new;
+    ok(pings($b), 'the new broker works');
+    is_deeply([$b->audit_errors], [], 'the audit is whole');
+    my $errors = substr $b->error_log, $log;
+    unlike($errors, qr/\[(alert|emerg)\]/, 'nothing is wrong') or diag $errors;
+
+    # a socket of another user, or of something else, is not ours to remove
+    $b->end('TERM');
+    ok(!-e $b->control, 'an orderly end removes the socket');
+}
+
+SKIP: {
+    skip 'only root can give a socket away', 2 if !AgentTest::is_root();
+    my $p = $t->nginx_prefix;
+    my $s = IO::Socket::UNIX->new(Local => "$p/run/control.sock", Listen => 1)
+        or die;
+    close $s;
+    chown 12345, 12345, "$p/run/control.sock";
+    my ($pid, $status, $said) = start($p, $http);
+    ok($status, 'another user\'s dead socket stops the start');
+    ok(-S "$p/run/control.sock", 'and is left');
+}
+
+done_testing;
