@@ -20,6 +20,7 @@
  *   ngx_agent_lease.c          the lease's proof
  *   ngx_agent_door.c           a box's listening sockets: checks, accepting
  *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
+ *   ngx_agent_tls.c            TLS that ends at a door
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_refuse.c         the refusal
  *   ngx_agent_upstream.c       dialling what was judged
@@ -48,6 +49,7 @@
 #include "address.h"
 #include "audit_line.h"
 #include "authority.h"
+#include "mint.h"
 #include "policy.h"
 #include "system_names.h"
 #include "target.h"
@@ -64,6 +66,7 @@
 #define NGX_AGENT_RULE_NAME      (AUTHORITY_HOST_MAX + 16)
 
 #define NGX_AGENT_PORT_PROXY     8899
+#define NGX_AGENT_PORT_DNS       53
 
 #define NGX_AGENT_UPSTREAM       "agent_broker"
 
@@ -84,6 +87,7 @@ typedef enum {
     NGX_AGENT_REASON_PORT,
     NGX_AGENT_REASON_METHOD,
     NGX_AGENT_REASON_CONNECT,
+    NGX_AGENT_REASON_SNI,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -120,6 +124,13 @@ typedef struct {
 
     ngx_str_t                 state_dir;
     u_char                    lease_key[32];
+
+    ngx_uint_t                ca_seen;
+    ngx_str_t                 ca_file;      /* empty: auto */
+    ngx_str_t                 ca_key_file;
+    X509                     *ca_cert;
+    EVP_PKEY                 *ca_key;
+    char                     *ca_pem;       /* what boxes trust */
 
     size_t                    zone_size;
     ngx_shm_zone_t           *zone;
@@ -211,8 +222,24 @@ typedef struct {
 typedef struct ngx_agent_task_s  ngx_agent_task_t;
 
 
+typedef enum {
+    NGX_AGENT_DOOR_PROXY = 0,               /* proxy requests and CONNECT */
+    NGX_AGENT_DOOR_WEB,                     /* TLS or HTTP, by the first byte */
+    NGX_AGENT_DOOR_DNS_UDP,
+    NGX_AGENT_DOOR_DNS_TCP,
+    NGX_AGENT_DOORS
+} ngx_agent_door_e;
+
+
 typedef struct {
-    ngx_listening_t            ls;          /* first: c->listening leads here */
+    ngx_agent_door_e  kind;
+    in_port_t         port;
+} ngx_agent_door_spec_t;
+
+
+/* Where core finds the server of a connection: without TLS, and with. */
+
+typedef struct {
     ngx_http_port_t            port;
     union {
         ngx_http_in_addr_t     in;
@@ -220,7 +247,17 @@ typedef struct {
         ngx_http_in6_addr_t    in6;
 #endif
     } addr;
+} ngx_agent_entrance_t;
+
+
+typedef struct {
+    ngx_agent_door_e           kind;
+    in_port_t                  port;
+    ngx_listening_t            ls;
+    ngx_agent_entrance_t       plain;
+    ngx_agent_entrance_t       tls;
     ngx_sockaddr_t             sockaddr;
+    ngx_http_core_srv_conf_t  *core;
     ngx_agent_task_t          *task;
     ngx_connection_t          *connection;  /* of the listening socket */
 } ngx_agent_door_t;
@@ -248,10 +285,20 @@ struct ngx_agent_task_s {
 };
 
 
+/*
+ * A connection of a box.  Core's c->listening points at ls, a copy of the
+ * door's, which HTTP/2 streams share: so what a request came in by can not be
+ * forged, and is one pointer away.
+ */
+
 typedef struct {
+    ngx_listening_t    ls;                  /* first */
     ngx_queue_t        queue;
     ngx_connection_t  *connection;
+    ngx_agent_door_t  *door;
     ngx_agent_task_t  *task;
+    authority_t        named;               /* by CONNECT; no host: none */
+    authority_t        tls_name;            /* judged in the client hello */
 } ngx_agent_connection_t;
 
 
@@ -457,20 +504,26 @@ ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 /* ngx_agent_door.c */
 
 /* What a descriptor is for; NULL, or a constant sentence why it is refused. */
-const char *ngx_agent_door_check(ngx_socket_t s, in_port_t port,
-    uint64_t broker_netns, uint64_t *netns);
+const char *ngx_agent_door_check(ngx_socket_t s,
+    const ngx_agent_door_spec_t *door, uint64_t broker_netns,
+    uint64_t *netns);
 uint64_t ngx_agent_netns_cookie(ngx_socket_t s);
 
 /* The doors of a task: takes the descriptors over, also when it fails. */
 ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
-    ngx_agent_srv_conf_t *ascf, ngx_socket_t *fds, ngx_uint_t n);
+    ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
+    ngx_socket_t *fds, ngx_uint_t n);
 void ngx_agent_doors_close(ngx_agent_task_t *task);
 
 /* Cuts every connection of the task that this worker has. */
 void ngx_agent_task_cut(ngx_agent_task_t *task);
 
-/* The task of a connection, or NULL where no door led to it. */
+/* NULL where no door led to the connection. */
+ngx_agent_connection_t *ngx_agent_connection(ngx_connection_t *c);
 ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
+
+/* The protocol's word for a kind of door. */
+const char *ngx_agent_door_name(ngx_agent_door_e kind);
 
 ngx_agent_task_t *ngx_agent_task_create(ngx_log_t *log);
 void ngx_agent_task_release(ngx_agent_task_t *task);
@@ -491,7 +544,20 @@ void ngx_agent_control_stop(ngx_cycle_t *cycle);
 void ngx_agent_connect(ngx_connection_t *c);
 
 
+/* ngx_agent_tls.c */
+
+ngx_int_t ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_srv_conf_t *ascf);
+
+
 /* ngx_agent_decide.c */
+
+/* May the task of this connection speak to this host and port at all? */
+ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_connection_t *ac,
+    const authority_t *name);
 
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 

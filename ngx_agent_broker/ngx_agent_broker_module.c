@@ -38,6 +38,8 @@ static char *ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static char *ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static ngx_int_t ngx_agent_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_agent_init_module(ngx_cycle_t *cycle);
@@ -88,6 +90,9 @@ static ngx_command_t  ngx_agent_commands[] = {
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_agent_main_conf_t, zone_size),
       NULL },
+
+    NGX_AGENT_DIRECTIVE("agent_ca", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+                        ngx_agent_ca_directive),
 
     NGX_AGENT_DIRECTIVE("agent_policy",
                         NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
@@ -383,6 +388,9 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         || ngx_agent_audit_zone_add(cf) != NGX_OK
         || ngx_agent_audit_open(cf, amcf) != NGX_OK
         || ngx_agent_lease_key(cf, amcf) != NGX_OK
+        || (amcf->ca_file.len ? ngx_agent_ca_files(cf, amcf)
+                              : ngx_agent_ca_auto(cf, amcf)) != NGX_OK
+        || ngx_agent_ca_text(cf, amcf) != NGX_OK
         || ngx_agent_upstream_filter_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -461,6 +469,49 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     *path = value[1];
 
     if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* agent_ca auto | CERT KEY */
+
+static char *
+ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    if (amcf->ca_seen) {
+        return "is duplicate";
+    }
+
+    amcf->ca_seen = 1;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "auto") == 0) {
+            return NGX_CONF_OK;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"agent_ca\" directive: "
+                           "it must be \"auto\", or a certificate's file and "
+                           "its key's", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->ca_file = value[1];
+    amcf->ca_key_file = value[2];
+
+    if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
+        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
@@ -611,6 +662,8 @@ ngx_agent_main_conf_free(void *data)
     free(amcf->set_text);
     system_hosts_free(amcf->hosts);
     free(amcf->policy_pem);
+    X509_free(amcf->ca_cert);
+    EVP_PKEY_free(amcf->ca_key);
     ngx_explicit_memzero(amcf->lease_key, sizeof(amcf->lease_key));
 }
 

@@ -99,6 +99,10 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             return NGX_ERROR;
         }
 
+        if (ngx_agent_tls_init(cf, amcf, ascf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
         clcf = cscfp[s]->ctx->loc_conf[ngx_http_core_module.ctx_index];
 
         if (ngx_agent_check_location(cf, ascf, clcf) != NGX_OK) {

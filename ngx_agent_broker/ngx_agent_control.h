@@ -34,8 +34,8 @@ typedef struct {
     gid_t                 *groups;
     ngx_uint_t             groups_count;
 
-    in_port_t              ports[NGX_AGENT_DOORS_MAX];
-    ngx_uint_t             ports_count;
+    ngx_agent_door_spec_t  doors[NGX_AGENT_DOORS_MAX];
+    ngx_uint_t             doors_count;
     time_t                 expires;
 
     ngx_socket_t           fds[NGX_AGENT_DOORS_MAX];

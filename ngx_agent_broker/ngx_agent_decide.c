@@ -125,6 +125,53 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 }
 
 
+ngx_agent_reason_e
+ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
+{
+    const policy_t         *policy;
+    ngx_agent_set_t        *set;
+    ngx_agent_reason_e      reason;
+    const policy_rule_t    *rule;
+    ngx_agent_slot_view_t   view;
+
+    if (ngx_agent_slot_view(ac->task->id, &view) != NGX_OK) {
+        return NGX_AGENT_REASON_TASK_UNKNOWN;
+    }
+
+    set = ngx_agent_set_get(ac->connection->log);
+    if (set == NULL) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
+
+    policy = policy_set_find(set->policies, (char *) view.policy);
+
+    if (policy == NULL) {
+        reason = NGX_AGENT_REASON_POLICY_GONE;
+
+    } else {
+
+        switch (policy_find_rule(policy, name, &rule)) {
+
+        case POLICY_NO_HOST:
+            reason = NGX_AGENT_REASON_HOST;
+            break;
+
+        case POLICY_NO_PORT:
+            reason = NGX_AGENT_REASON_PORT;
+            break;
+
+        default: /* POLICY_FOUND */
+            reason = NGX_AGENT_REASON_RULE;
+            break;
+        }
+    }
+
+    ngx_agent_set_release(set);
+
+    return reason;
+}
+
+
 static ngx_int_t
 ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {

@@ -35,8 +35,11 @@
 #define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
 
 
-static ngx_int_t ngx_agent_door_open(ngx_agent_door_t *door,
-    ngx_agent_srv_conf_t *ascf, ngx_socket_t s, ngx_pool_t *pool);
+static ngx_int_t ngx_agent_door_open(ngx_agent_task_t *task,
+    ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
+    const ngx_agent_door_spec_t *spec, ngx_socket_t s);
+static void ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
+    ngx_agent_door_t *door, ngx_uint_t tls);
 static void ngx_agent_door_close(ngx_agent_door_t *door);
 static void ngx_agent_door_accept(ngx_event_t *rev);
 static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
@@ -44,6 +47,12 @@ static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
 static void ngx_agent_door_timer(ngx_uint_t on);
 static void ngx_agent_door_connection(ngx_connection_t *c);
 static void ngx_agent_connection_cleanup(void *data);
+
+
+/* The door of a listening socket itself, as of no accepted connection. */
+
+#define ngx_agent_door_of(listening)                                          \
+    ngx_queue_data(listening, ngx_agent_door_t, ls)
 
 
 static timer_t     ngx_agent_accept_timer;
@@ -68,13 +77,16 @@ ngx_agent_netns_cookie(ngx_socket_t s)
 
 
 const char *
-ngx_agent_door_check(ngx_socket_t s, in_port_t port, uint64_t broker_netns,
-    uint64_t *netns)
+ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
+    uint64_t broker_netns, uint64_t *netns)
 {
     int             value;
     uint64_t        cookie;
     socklen_t       len;
+    ngx_uint_t      udp;
     ngx_sockaddr_t  sa;
+
+    udp = (door->kind == NGX_AGENT_DOOR_DNS_UDP);
 
     /* nothing but a socket answers this, and it never blocks */
 
@@ -91,9 +103,10 @@ ngx_agent_door_check(ngx_socket_t s, in_port_t port, uint64_t broker_netns,
     len = sizeof(int);
 
     if (getsockopt(s, SOL_SOCKET, SO_TYPE, &value, &len) == -1
-        || value != SOCK_STREAM)
+        || value != (udp ? SOCK_DGRAM : SOCK_STREAM))
     {
-        return "a socket is not a stream socket";
+        return udp ? "a socket is not a datagram socket"
+                   : "a socket is not a stream socket";
     }
 
     /* MPTCP and SCTP listen as well */
@@ -101,17 +114,25 @@ ngx_agent_door_check(ngx_socket_t s, in_port_t port, uint64_t broker_netns,
     len = sizeof(int);
 
     if (getsockopt(s, SOL_SOCKET, SO_PROTOCOL, &value, &len) == -1
-        || value != IPPROTO_TCP)
+        || value != (udp ? IPPROTO_UDP : IPPROTO_TCP))
     {
-        return "a socket is not a TCP socket";
+        return udp ? "a socket is not a UDP socket"
+                   : "a socket is not a TCP socket";
     }
 
     len = sizeof(int);
 
-    if (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == -1
-        || value != 1)
+    if (!udp
+        && (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == -1
+            || value != 1))
     {
         return "a socket is not listening";
+    }
+
+    len = sizeof(ngx_sockaddr_t);
+
+    if (udp && getpeername(s, &sa.sockaddr, &len) == 0) {
+        return "a datagram socket is connected";
     }
 
     cookie = ngx_agent_netns_cookie(s);
@@ -131,7 +152,7 @@ ngx_agent_door_check(ngx_socket_t s, in_port_t port, uint64_t broker_netns,
     len = sizeof(ngx_sockaddr_t);
 
     if (getsockname(s, &sa.sockaddr, &len) == -1
-        || ngx_inet_get_port(&sa.sockaddr) != port)
+        || ngx_inet_get_port(&sa.sockaddr) != door->port)
     {
         return "a socket is not bound to its door's port";
     }
@@ -176,7 +197,7 @@ ngx_agent_task_release(ngx_agent_task_t *task)
 
 ngx_int_t
 ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
-    ngx_socket_t *fds, ngx_uint_t n)
+    const ngx_agent_door_spec_t *specs, ngx_socket_t *fds, ngx_uint_t n)
 {
     ngx_uint_t  i;
 
@@ -185,7 +206,8 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
     for (i = 0; i < n; i++) {
 
         if (task->doors == NULL
-            || ngx_agent_door_open(&task->doors[i], ascf, fds[i], task->pool)
+            || ngx_agent_door_open(task, &task->doors[i], ascf, &specs[i],
+                                   fds[i])
                != NGX_OK)
         {
             /* what is not a door yet is closed here */
@@ -199,7 +221,6 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
             return NGX_ERROR;
         }
 
-        task->doors[i].task = task;
         task->doors_count++;
     }
 
@@ -225,12 +246,18 @@ ngx_agent_doors_close(ngx_agent_task_t *task)
  */
 
 static ngx_int_t
-ngx_agent_door_open(ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
-    ngx_socket_t s, ngx_pool_t *pool)
+ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
+    ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *spec,
+    ngx_socket_t s)
 {
     socklen_t          len;
     ngx_connection_t  *c;
     ngx_listening_t   *ls;
+
+    door->kind = spec->kind;
+    door->port = spec->port;
+    door->core = ascf->core;
+    door->task = task;
 
     ls = &door->ls;
 
@@ -255,7 +282,7 @@ ngx_agent_door_open(ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
     ls->log.data = &ls->addr_text;
     ls->log.handler = ngx_accept_log_error;
 
-    ls->addr_text.data = ngx_pnalloc(pool, NGX_SOCKADDR_STRLEN);
+    ls->addr_text.data = ngx_pnalloc(task->pool, NGX_SOCKADDR_STRLEN);
     if (ls->addr_text.data == NULL) {
         return NGX_ERROR;
     }
@@ -263,19 +290,10 @@ ngx_agent_door_open(ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
     ls->addr_text.len = ngx_sock_ntop(ls->sockaddr, len, ls->addr_text.data,
                                       NGX_SOCKADDR_STRLEN, 1);
 
-    door->port.naddrs = 1;
-    door->port.addrs = &door->addr;
+    ngx_agent_door_entrance(&door->plain, door, 0);
+    ngx_agent_door_entrance(&door->tls, door, 1);
 
-#if (NGX_HAVE_INET6)
-    if (ls->sockaddr->sa_family == AF_INET6) {
-        door->addr.in6.conf.default_server = ascf->core;
-    } else
-#endif
-    {
-        door->addr.in.conf.default_server = ascf->core;
-    }
-
-    ls->servers = &door->port;
+    ls->servers = &door->plain.port;
 
     c = ngx_get_connection(s, ngx_cycle->log);
     if (c == NULL) {
@@ -300,6 +318,31 @@ ngx_agent_door_open(ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
     }
 
     return NGX_OK;
+}
+
+
+/* What core would have made of `listen [::]:PORT [ssl http2]`. */
+
+static void
+ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
+    ngx_agent_door_t *door, ngx_uint_t tls)
+{
+    ngx_http_addr_conf_t  *conf;
+
+    conf = &entrance->addr.in.conf;
+
+#if (NGX_HAVE_INET6)
+    if (door->ls.sockaddr->sa_family == AF_INET6) {
+        conf = &entrance->addr.in6.conf;
+    }
+#endif
+
+    conf->default_server = door->core;
+    conf->ssl = tls;
+    conf->http2 = tls;
+
+    entrance->port.naddrs = 1;
+    entrance->port.addrs = &entrance->addr;
 }
 
 
@@ -358,7 +401,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
     } accepted[NGX_AGENT_ACCEPT_BATCH];
 
     lc = rev->data;
-    door = (ngx_agent_door_t *) lc->listening;
+    door = ngx_agent_door_of(lc->listening);
 
     if (rev->timedout) {
         rev->timedout = 0;
@@ -515,7 +558,7 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
 
     c->sockaddr = ngx_palloc(c->pool, socklen);
     log = ngx_palloc(c->pool, sizeof(ngx_log_t));
-    ac = ngx_palloc(c->pool, sizeof(ngx_agent_connection_t));
+    ac = ngx_pcalloc(c->pool, sizeof(ngx_agent_connection_t));
     cln = ngx_pool_cleanup_add(c->pool, 0);
 
     if (c->sockaddr == NULL || log == NULL || ac == NULL || cln == NULL) {
@@ -536,8 +579,10 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     c->log = log;
     c->pool->log = log;
 
+    ac->ls = *ls;
+
     c->socklen = socklen;
-    c->listening = ls;
+    c->listening = &ac->ls;
     c->local_sockaddr = ls->sockaddr;
     c->local_socklen = ls->socklen;
 
@@ -558,6 +603,7 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
                                      ls->addr_text_max_len, 0);
 
     ac->connection = c;
+    ac->door = door;
     ac->task = door->task;
     door->task->references++;
     ngx_queue_insert_tail(&door->task->connections, &ac->queue);
@@ -613,8 +659,8 @@ ngx_agent_door_connection(ngx_connection_t *c)
 }
 
 
-ngx_agent_task_t *
-ngx_agent_connection_task(ngx_connection_t *c)
+ngx_agent_connection_t *
+ngx_agent_connection(ngx_connection_t *c)
 {
     if (c->listening == NULL
         || c->listening->handler != ngx_agent_door_connection)
@@ -622,7 +668,32 @@ ngx_agent_connection_task(ngx_connection_t *c)
         return NULL;
     }
 
-    return ((ngx_agent_door_t *) c->listening)->task;
+    return (ngx_agent_connection_t *) c->listening;
+}
+
+
+ngx_agent_task_t *
+ngx_agent_connection_task(ngx_connection_t *c)
+{
+    ngx_agent_connection_t  *ac;
+
+    ac = ngx_agent_connection(c);
+
+    return ac ? ac->task : NULL;
+}
+
+
+const char *
+ngx_agent_door_name(ngx_agent_door_e kind)
+{
+    static const char  *names[NGX_AGENT_DOORS] = {
+        [NGX_AGENT_DOOR_PROXY] = "proxy",
+        [NGX_AGENT_DOOR_WEB] = "web",
+        [NGX_AGENT_DOOR_DNS_UDP] = "dns-udp",
+        [NGX_AGENT_DOOR_DNS_TCP] = "dns-tcp",
+    };
+
+    return names[kind];
 }
 
 

@@ -17,8 +17,11 @@ static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
 static ngx_int_t ngx_agent_control_text(ngx_agent_launcher_t *l,
     json_t *request, const char *key, size_t max);
-static void ngx_agent_control_ports(ngx_agent_launcher_t *l,
+static void ngx_agent_control_specs(ngx_agent_launcher_t *l,
     const policy_t *policy);
+static void ngx_agent_control_spec(ngx_agent_launcher_t *l,
+    ngx_agent_door_e kind, in_port_t port);
+static ngx_int_t ngx_agent_control_specs_of(ngx_agent_launcher_t *l);
 static json_t *ngx_agent_control_opened(ngx_agent_launcher_t *l,
     const policy_t *policy);
 static ngx_int_t ngx_agent_control_doors(ngx_agent_launcher_t *l);
@@ -116,7 +119,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
         goto done;
     }
 
-    ngx_agent_control_ports(l, policy);
+    ngx_agent_control_specs(l, policy);
 
     ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
 
@@ -203,13 +206,97 @@ ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
 }
 
 
-/* The doors of a task of this policy. */
+/* The doors of a task of this policy: each port of a rule is one. */
 
 static void
-ngx_agent_control_ports(ngx_agent_launcher_t *l, const policy_t *policy)
+ngx_agent_control_specs(ngx_agent_launcher_t *l, const policy_t *policy)
 {
-    l->ports[0] = NGX_AGENT_PORT_PROXY;
-    l->ports_count = 1;
+    size_t  i;
+
+    l->doors_count = 0;
+
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_PROXY, NGX_AGENT_PORT_PROXY);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 80);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 443);
+
+    for (i = 0; i < policy->rules_count; i++) {
+
+        if (policy->rules[i]->port) {
+            ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB,
+                                   policy->rules[i]->port);
+        }
+    }
+}
+
+
+/* More ports than one message can carry are refused with the configuration. */
+
+static void
+ngx_agent_control_spec(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
+    in_port_t port)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < l->doors_count; i++) {
+        if (l->doors[i].port == port) {
+            return;
+        }
+    }
+
+    if (l->doors_count < NGX_AGENT_DOORS_MAX) {
+        l->doors[l->doors_count].kind = kind;
+        l->doors[l->doors_count].port = port;
+        l->doors_count++;
+    }
+}
+
+
+/*
+ * The doors of a task that is resumed are those it was opened with, whatever
+ * its policy says now: the sockets tell which they are.
+ */
+
+static ngx_int_t
+ngx_agent_control_specs_of(ngx_agent_launcher_t *l)
+{
+    int                     type;
+    socklen_t               len;
+    ngx_uint_t              i;
+    ngx_sockaddr_t          sa;
+    ngx_agent_door_spec_t  *door;
+
+    for (i = 0; i < l->fds_count; i++) {
+
+        door = &l->doors[i];
+
+        len = sizeof(int);
+
+        if (getsockopt(l->fds[i], SOL_SOCKET, SO_TYPE, &type, &len) == -1) {
+            return NGX_DECLINED;
+        }
+
+        len = sizeof(ngx_sockaddr_t);
+
+        if (getsockname(l->fds[i], &sa.sockaddr, &len) == -1) {
+            return NGX_DECLINED;
+        }
+
+        door->port = ngx_inet_get_port(&sa.sockaddr);
+
+        if (type == SOCK_DGRAM) {
+            door->kind = NGX_AGENT_DOOR_DNS_UDP;
+
+        } else {
+            door->kind = door->port == NGX_AGENT_PORT_PROXY
+                         ? NGX_AGENT_DOOR_PROXY
+                         : door->port == NGX_AGENT_PORT_DNS
+                           ? NGX_AGENT_DOOR_DNS_TCP : NGX_AGENT_DOOR_WEB;
+        }
+    }
+
+    l->doors_count = l->fds_count;
+
+    return NGX_OK;
 }
 
 
@@ -261,20 +348,22 @@ ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
                   json_string(ngx_agent_rule_name(policy->rules[i], rule)));
     }
 
-    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:n, s:o, s:I, s:s}",
+    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:o, s:I, s:s}",
                       "ok", 1, "v", NGX_AGENT_PROTOCOL,
                       "task_id", l->task->id, NGX_AGENT_ID_LEN,
-                      "limits", limits, "box", box, "ca",
+                      "limits", limits, "box", box,
+                      "ca", l->amcf->ca_pem,
                       "hosts", list,
                       "hosts_count", (json_int_t) policy->rules_count,
                       "policy_hash", policy->hash);
 
     list = json_array();
 
-    for (i = 0; i < l->ports_count; i++) {
+    for (i = 0; i < l->doors_count; i++) {
         (void) json_array_append_new(list,
-                  json_pack("{s:s, s:i}", "name", "proxy", "port",
-                            (int) l->ports[i]));
+                  json_pack("{s:s, s:i}", "name",
+                            ngx_agent_door_name(l->doors[i].kind), "port",
+                            (int) l->doors[i].port));
     }
 
     (void) json_object_set_new(reply, "doors", list);
@@ -307,10 +396,10 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
 
     task = l->task;
 
-    if (l->fds_count != l->ports_count) {
+    if (l->fds_count != l->doors_count) {
         ngx_agent_control_refuse(l, "bad_descriptor",
                                  "%d sockets were handed over for %d doors",
-                                 (int) l->fds_count, (int) l->ports_count);
+                                 (int) l->fds_count, (int) l->doors_count);
         return NGX_DECLINED;
     }
 
@@ -318,7 +407,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
 
     for (i = 0; i < l->fds_count; i++) {
 
-        why = ngx_agent_door_check(l->fds[i], l->ports[i],
+        why = ngx_agent_door_check(l->fds[i], &l->doors[i],
                                    ngx_agent_control_netns(), &netns);
         if (why) {
             ngx_agent_control_refuse(l, "bad_descriptor", "%s", why);
@@ -343,7 +432,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     n = l->fds_count;
     l->fds_count = 0;
 
-    if (ngx_agent_doors_open(task, l->ascf, l->fds, n) != NGX_OK
+    if (ngx_agent_doors_open(task, l->ascf, l->doors, l->fds, n) != NGX_OK
         || ngx_agent_lease_make(l->amcf, task->id, l->peer.uid, task->policy,
                                 netns, l->expires, lease)
            == 0)
@@ -405,6 +494,12 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
+    if (ngx_agent_control_specs_of(l) != NGX_OK) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "a descriptor is not a socket");
+        return;
+    }
+
     netns = ngx_agent_netns_cookie(l->fds[0]);
 
     if (ngx_agent_lease_check(l->amcf, lease,
@@ -460,8 +555,6 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         ngx_agent_control_refuse(l, "busy", "the zone is full of live tasks");
         goto done;
     }
-
-    ngx_agent_control_ports(l, policy);
 
     if (ngx_agent_control_doors(l) != NGX_OK) {
         ngx_agent_task_release(l->task);

@@ -43,6 +43,10 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "call http://HOST/ through this proxy instead of https://HOST/: "
         "the broker goes out by TLS itself" },
 
+    [NGX_AGENT_REASON_SNI] = { "sni_mismatch", 403,
+        "the TLS client must name (SNI) the host it wants, the same as in "
+        "CONNECT" },
+
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
         "the host is allowed, but its name has no address now" },
 

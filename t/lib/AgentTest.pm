@@ -696,7 +696,6 @@ sub ask ($self, $name, $message, %opt) {
 # Opens a task and serves its proxy door; the reply to `open`, with `lease`.
 sub open_task ($self, $control, $policy, %opt) {
     my $name = $opt{name} // 'task';
-    my $port = $opt{port} // 8899;
     my $connected = $self->do(connect => { name => $name, path => $control });
     die $connected->{error} if $connected->{error};
 
@@ -704,8 +703,10 @@ sub open_task ($self, $control, $policy, %opt) {
                                     %{ $opt{open} // {} } });
     return $reply unless $reply->{ok};
 
-    my $served = $self->ask($name, { op => 'serve' },
-                            kinds => [{ listen => $port }]);
+    # a socket for each door, of the kind that its name says
+    my $served = $self->ask($name, { op => 'serve' }, kinds => [map {
+        { ($_->{name} =~ /-udp$/ ? 'udp' : 'listen') => $_->{port} }
+    } @{ $reply->{doors} }]);
     return $served unless $served->{ok};
 
     return { %$reply, lease => $served->{lease} };
