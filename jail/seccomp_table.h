@@ -30,6 +30,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 
 #define SECCOMP_PROFILE  "default/1"    /* as the result names it */
@@ -106,7 +107,7 @@ static const seccomp_rule_t  seccomp_rules[] = {
     ALLOW("chmod"), ALLOW("fchmod"), ALLOW("fchmodat"), ALLOW("chown"),
     ALLOW("fchown"), ALLOW("lchown"), ALLOW("fchownat"), ALLOW("umask"),
     ALLOW("utime"), ALLOW("utimes"), ALLOW("utimensat"),
-    ALLOW("futimesat"), ALLOW("mknod"), ALLOW("mknodat"),
+    ALLOW("futimesat"),
     ALLOW("getxattr"), ALLOW("lgetxattr"), ALLOW("fgetxattr"),
     ALLOW("setxattr"), ALLOW("lsetxattr"), ALLOW("fsetxattr"),
     ALLOW("listxattr"), ALLOW("llistxattr"), ALLOW("flistxattr"),
@@ -122,6 +123,11 @@ static const seccomp_rule_t  seccomp_rules[] = {
     ALLOW("eventfd"), ALLOW("eventfd2"), ALLOW("signalfd"),
     ALLOW("signalfd4"), ALLOW("timerfd_create"), ALLOW("timerfd_settime"),
     ALLOW("timerfd_gettime"), ALLOW("memfd_create"),
+
+    /* the bit that of all kinds of nodes only devices have */
+
+    ONLY("mknod", EPERM, CLEAR(1, S_IFCHR)),
+    ONLY("mknodat", EPERM, CLEAR(2, S_IFCHR)),
 
     /* leases and directory notices on the host's files tell other boxes */
 

@@ -1,0 +1,289 @@
+/*
+ * A slot's directory is made, then locked.  Whoever holds its lock, and has
+ * seen that the name still leads to the locked directory, is the only one who
+ * may touch the slot; the lock goes with its holder, however that dies.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cgroup_dir.h"
+#include "cgroup_text.h"
+
+
+#define DIR_CLAIM_TRIES  256
+#define DIR_WAIT         1000000L       /* ns */
+
+
+static int cgroup_dir_lock(int parent, const char *name);
+
+
+int
+cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
+    fault_t *fault)
+{
+    int       i, lock;
+    uint32_t  slot;
+
+    if (getrandom(&slot, sizeof(slot), 0) != sizeof(slot)) {
+        return fault_set(fault, STAGE_CGROUP, errno, "getrandom failed");
+    }
+
+    for (i = 0; i < DIR_CLAIM_TRIES; i++) {
+        slot = (slot + 1) % CGROUP_SLOTS;
+        (void) snprintf(cg->name, sizeof(cg->name), "%s%" PRIu32, prefix,
+                        slot);
+
+        if (mkdirat(cg->parents[0], cg->name, 0755) != 0) {
+
+            if (errno == EEXIST) {
+                continue;
+            }
+
+            return fault_set(fault, STAGE_CGROUP, errno,
+                             "a group for the box could not be made below %s",
+                             where);
+        }
+
+        /*
+         * Between mkdir and flock a sweep may have taken the directory for
+         * a dead launcher's: then it is gone, and the next slot is tried.
+         */
+
+        lock = cgroup_dir_lock(cg->parents[0], cg->name);
+
+        if (lock != -1) {
+            cg->lock = lock;
+            cg->slot = slot;
+            return 0;
+        }
+    }
+
+    return fault_set(fault, STAGE_CGROUP, EAGAIN,
+                     "no free slot for a box was found in %d tries",
+                     DIR_CLAIM_TRIES);
+}
+
+
+/* The locked directory, or -1 when somebody else's or gone. */
+
+static int
+cgroup_dir_lock(int parent, const char *name)
+{
+    int          fd;
+    struct stat  held, named;
+
+    fd = openat(parent, name, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    /*
+     * The name is compared under the lock: the directory may have been
+     * removed, and one of the same name made, since it was opened.
+     */
+
+    if (flock(fd, LOCK_EX|LOCK_NB) != 0
+        || fstat(fd, &held) != 0
+        || fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) != 0
+        || held.st_dev != named.st_dev || held.st_ino != named.st_ino)
+    {
+        (void) close(fd);
+        return -1;
+    }
+
+    return fd;
+}
+
+
+int
+cgroup_dir_sweep(int parent, const char *prefix, unsigned max,
+    int (*gone)(void *data, const char *name, int lock), void *data)
+{
+    int             fd, lock, n;
+    DIR            *dir;
+    size_t          len;
+    struct dirent  *de;
+
+    fd = openat(parent, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
+    dir = fd == -1 ? NULL : fdopendir(fd);
+
+    if (dir == NULL) {
+        cgroup_close(&fd, 1);
+        return -1;
+    }
+
+    n = 0;
+    len = strlen(prefix);
+
+    while (max > 0 && (de = readdir(dir)) != NULL) {
+
+        if (de->d_type != DT_DIR || strncmp(de->d_name, prefix, len) != 0
+            || de->d_name[len] < '0' || de->d_name[len] > '9')
+        {
+            continue;
+        }
+
+        max--;
+        lock = cgroup_dir_lock(parent, de->d_name);
+
+        if (lock != -1) {
+            n += (gone(data, de->d_name, lock) == 0);
+            (void) close(lock);
+        }
+    }
+
+    (void) closedir(dir);
+
+    return n;
+}
+
+
+int
+cgroup_dir_remove(int parent, const char *name, unsigned *tries)
+{
+    struct timespec  wait;
+
+    while (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+
+        if (errno != EBUSY || *tries <= 1) {
+            return -1;
+        }
+
+        (*tries)--;
+        wait = (struct timespec) { .tv_nsec = DIR_WAIT };
+        (void) nanosleep(&wait, NULL);
+    }
+
+    return 0;
+}
+
+
+int
+cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max))
+{
+    int             n, rc;
+    DIR            *dir;
+    char           *end;
+    unsigned long   uid;
+    struct dirent  *de;
+
+    dir = opendir(path);
+
+    if (dir == NULL) {
+        return errno == ENOENT ? 0 : -1;
+    }
+
+    n = 0;
+
+    while ((de = readdir(dir)) != NULL) {
+        uid = strtoul(de->d_name, &end, 10);
+
+        if (end == de->d_name || *end != '\0' || uid > UINT_MAX) {
+            continue;
+        }
+
+        rc = f((uid_t) uid, CGROUP_SLOTS);
+        n += rc > 0 ? rc : 0;
+    }
+
+    (void) closedir(dir);
+
+    return n;
+}
+
+
+int
+cgroup_file_write(int dir, const char *file, const char *text)
+{
+    int      fd, err;
+    size_t   n;
+    ssize_t  rc;
+
+    fd = openat(dir, file, O_WRONLY|O_CLOEXEC);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    n = strlen(text);
+
+    do {
+        rc = write(fd, text, n);
+    } while (rc == -1 && errno == EINTR);
+
+    err = rc == -1 ? errno : EIO;
+    (void) close(fd);
+    errno = err;
+
+    return rc == (ssize_t) n ? 0 : -1;
+}
+
+
+int
+cgroup_file_read(int dir, const char *file, char *text, size_t cap)
+{
+    int      fd, err;
+    size_t   len;
+    ssize_t  n;
+
+    fd = openat(dir, file, O_RDONLY|O_CLOEXEC);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    len = 0;
+
+    do {
+        n = read(fd, text + len, cap - 1 - len);
+        len += n > 0 ? (size_t) n : 0;
+    } while ((n == -1 && errno == EINTR) || (n > 0 && len < cap - 1));
+
+    err = errno;
+    (void) close(fd);
+    errno = err;
+    text[len] = '\0';
+
+    return n == -1 ? -1 : 0;
+}
+
+
+int
+cgroup_file_value(int dir, const char *file, const char *key,
+    uint64_t *value)
+{
+    char  text[CGROUP_FILE_MAX];
+
+    if (cgroup_file_read(dir, file, text, sizeof(text)) != 0) {
+        return -1;
+    }
+
+    return cgroup_text_value(text, key, value);
+}
+
+
+void
+cgroup_close(int *fds, unsigned n)
+{
+    unsigned  i;
+
+    for (i = 0; i < n; i++) {
+        if (fds[i] != -1) {
+            (void) close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+}
