@@ -188,6 +188,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
 {
     u_char               *p;
     size_t                method, host, path, tail;
+    const char           *verb, *where, *said;
     ngx_queue_t          *q;
     ngx_agent_slot_t     *slot;
     ngx_agent_refusal_t  *refusal;
@@ -196,6 +197,12 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     host = ctx->target.authority.host_len;
     path = ngx_min(ctx->target.path_len, 128);
     tail = hint ? ngx_min(ngx_strlen(hint), 255) : 0;
+
+    /* a malformed request has none of them, and memcpy() takes no NULL */
+
+    verb = method ? (const char *) ctx->target.method : "";
+    where = path ? (const char *) ctx->target.path : "";
+    said = tail ? hint : "";
 
     ngx_shmtx_lock(&ngx_agent_pool->mutex);
 
@@ -219,9 +226,9 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
             && refusal->method_len == method
             && refusal->host_len == host
             && refusal->path_len == path
-            && ngx_memcmp(p, ctx->target.method, method) == 0
+            && ngx_memcmp(p, verb, method) == 0
             && ngx_memcmp(p + method, ctx->target.authority.host, host) == 0
-            && ngx_memcmp(p + method + host, ctx->target.path, path) == 0)
+            && ngx_memcmp(p + method + host, where, path) == 0)
         {
             refusal->count++;
             goto done;
@@ -248,10 +255,10 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     refusal->hint_len = tail;
 
     p = refusal->data;
-    p = ngx_cpymem(p, ctx->target.method, method);
+    p = ngx_cpymem(p, verb, method);
     p = ngx_cpymem(p, ctx->target.authority.host, host);
-    p = ngx_cpymem(p, ctx->target.path, path);
-    (void) ngx_cpymem(p, hint, tail);
+    p = ngx_cpymem(p, where, path);
+    (void) ngx_cpymem(p, said, tail);
 
     ngx_queue_insert_tail(&slot->refusals, &refusal->queue);
     slot->refusals_count++;
