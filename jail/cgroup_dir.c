@@ -276,6 +276,36 @@ cgroup_file_value(int dir, const char *file, const char *key,
 
 
 void
+cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
+    size_t n, cgroup_usage_t *usage)
+{
+    size_t                   i;
+    uint64_t                 value;
+    const cgroup_counter_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &counters[i];
+
+        if (cgroup_file_value(dirs[c->dir], c->file, c->key, &value) != 0) {
+            continue;
+        }
+
+        value *= c->factor;
+        value = value > c->overhead ? value - c->overhead : 0;
+        (void) memcpy((char *) usage + c->member, &value, sizeof(value));
+    }
+
+    if (usage->memory_peak < usage->memory) {
+        usage->memory_peak = usage->memory;
+    }
+
+    if (usage->pids_peak < usage->pids) {
+        usage->pids_peak = usage->pids;
+    }
+}
+
+
+void
 cgroup_close(int *fds, unsigned n)
 {
     unsigned  i;

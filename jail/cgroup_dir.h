@@ -6,10 +6,25 @@
 #ifndef JAIL_CGROUP_DIR_H
 #define JAIL_CGROUP_DIR_H
 
+#include <stddef.h>
+
 #include "cgroup.h"
 
 
 #define CGROUP_FILE_MAX  4096           /* of a file that is read */
+
+#define USAGE(member)    offsetof(cgroup_usage_t, member)
+
+
+/* Where a value of cgroup_usage_t comes from. */
+typedef struct {
+    int          dir;                   /* index of the group's directories */
+    const char  *file;
+    const char  *key;                   /* as in cgroup_text_value() */
+    uint64_t     factor;
+    uint64_t     overhead;              /* subtracted, it is not the task's */
+    size_t       member;                /* USAGE(member) */
+} cgroup_counter_t;
 
 
 /*
@@ -45,6 +60,13 @@ int cgroup_file_read(int dir, const char *file, char *text, size_t cap);
 /* As cgroup_text_value(), of a file; -1 also when it cannot be read. */
 int cgroup_file_value(int dir, const char *file, const char *key,
     uint64_t *value);
+
+/*
+ * Reads the counters; one that the kernel lacks is left as it is.  A peak is
+ * at least the largest value that was ever read here.
+ */
+void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
+    size_t n, cgroup_usage_t *usage);
 
 /* Closes those that are not -1 and makes them so. */
 void cgroup_close(int *fds, unsigned n);

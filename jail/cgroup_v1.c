@@ -8,11 +8,9 @@
  * cgroup.procs, waits for an RCU grace period each time: 5 to 8 ms.
  *
  * Order: the directory below `pids` is the lock, so it is made first and
- * removed last.  Whoever holds its lock, and has seen that the name still
- * leads to the locked directory, is the only one who may touch the slot.
+ * removed last.
  */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,23 +19,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cgroup.h"
+#include "cgroup_dir.h"
 
 
 #define V1_TREE         "agent-jail"
 #define V1_CPU_PERIOD   100000ULL       /* us, the kernel's default */
-#define V1_CLAIM_TRIES  256
 
 /* rmdir is refused for a moment after the last process is reaped */
-#define V1_RMDIR_TRIES  200
-#define V1_RMDIR_WAIT   1000000L        /* ns */
+#define V1_RMDIR_TRIES  200             /* ms */
 
 
 enum {
@@ -87,6 +80,21 @@ static const v1_limit_t  v1_limits[] = {
 };
 
 
+static const cgroup_counter_t  v1_counters[] = {
+    { V1_CPUACCT, "cpuacct.usage", NULL, 1, 0, USAGE(cpu_ns) },
+    { V1_MEMORY, "memory.usage_in_bytes", NULL, 1, 0, USAGE(memory) },
+    { V1_MEMORY, "memory.max_usage_in_bytes", NULL, 1, 0,
+      USAGE(memory_peak) },
+    { V1_MEMORY, "memory.oom_control", "oom_kill", 1, 0, USAGE(oom_kills) },
+    { V1_PIDS, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, USAGE(pids) },
+
+    /* since Linux 6.1 */
+    { V1_PIDS, "pids.peak", NULL, 1, CGROUP_PIDS_OVERHEAD,
+      USAGE(pids_peak) },
+    { V1_PIDS, "pids.events", "max", 1, 0, USAGE(pids_refused) },
+};
+
+
 static int v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v1_usage(cgroup_t *cg, cgroup_usage_t *usage);
@@ -98,16 +106,11 @@ static int v1_locate(int controller, char *path, size_t cap);
 static int v1_open_parent(int controller, uid_t uid, bool make);
 static int v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make,
     fault_t *fault);
-static int v1_claim(cgroup_t *cg, fault_t *fault);
-static int v1_lock(int parent, const char *name);
+static int v1_gone(void *data, const char *name, int lock);
 static int v1_remove_slot(int parents[V1_COUNT], const char *name,
     unsigned tries);
 static int v1_set(int dir, const v1_limit_t *l, uint64_t limit,
     fault_t *fault);
-static int v1_write(int dir, const char *file, uint64_t value);
-static int v1_read(int dir, const char *file, const char *key,
-    uint64_t *value);
-static void v1_close(int *fds, unsigned n);
 
 
 const cgroup_ops_t  cgroup_v1 = {
@@ -124,6 +127,7 @@ static int
 v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 {
     int                i;
+    char               where[64];
     const v1_limit_t  *l, *end;
 
     cg->ops = &cgroup_v1;
@@ -132,7 +136,10 @@ v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
         return -1;
     }
 
-    if (v1_claim(cg, fault) != 0) {
+    (void) snprintf(where, sizeof(where), V1_TREE "/%u of controller pids",
+                    (unsigned) geteuid());
+
+    if (cgroup_dir_claim(cg, "", where, fault) != 0) {
         return -1;
     }
 
@@ -184,67 +191,31 @@ v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 static void
 v1_usage(cgroup_t *cg, cgroup_usage_t *usage)
 {
-    uint64_t  memory, pids;
-
-    memory = usage->memory;
-    pids = usage->pids;
-
-    (void) v1_read(cg->dirs[V1_CPUACCT], "cpuacct.usage", NULL,
-                   &usage->cpu_ns);
-    (void) v1_read(cg->dirs[V1_MEMORY], "memory.usage_in_bytes", NULL,
-                   &usage->memory);
-    (void) v1_read(cg->dirs[V1_MEMORY], "memory.max_usage_in_bytes", NULL,
-                   &usage->memory_peak);
-    (void) v1_read(cg->dirs[V1_MEMORY], "memory.oom_control", "oom_kill",
-                   &usage->oom_kills);
-
-    if (v1_read(cg->dirs[V1_PIDS], "pids.current", NULL, &pids) == 0) {
-        usage->pids = pids > CGROUP_PIDS_OVERHEAD
-                      ? pids - CGROUP_PIDS_OVERHEAD : 0;
-    }
-
-    /* pids.peak: since Linux 6.1 */
-
-    if (v1_read(cg->dirs[V1_PIDS], "pids.peak", NULL, &pids) == 0) {
-        usage->pids_peak = pids > CGROUP_PIDS_OVERHEAD
-                           ? pids - CGROUP_PIDS_OVERHEAD : 0;
-    }
-
-    if (usage->pids_peak < usage->pids) {
-        usage->pids_peak = usage->pids;
-    }
-
-    if (usage->memory_peak < memory) {
-        usage->memory_peak = memory;
-    }
-
-    (void) v1_read(cg->dirs[V1_PIDS], "pids.events", "max",
-                   &usage->pids_refused);
+    cgroup_usage_read(cg->dirs, v1_counters,
+                      sizeof(v1_counters) / sizeof(v1_counters[0]), usage);
 }
 
 
 static void
 v1_remove(cgroup_t *cg)
 {
-    v1_close(cg->attach, CGROUP_ATTACH_MAX);
-    v1_close(cg->dirs, CGROUP_ATTACH_MAX);
+    cgroup_close(cg->attach, CGROUP_ATTACH_MAX);
+    cgroup_close(cg->dirs, CGROUP_ATTACH_MAX);
 
     if (cg->lock != -1) {
         (void) v1_remove_slot(cg->parents, cg->name, V1_RMDIR_TRIES);
-        v1_close(&cg->lock, 1);
+        cgroup_close(&cg->lock, 1);
     }
 
-    v1_close(cg->parents, CGROUP_ATTACH_MAX);
+    cgroup_close(cg->parents, CGROUP_ATTACH_MAX);
 }
 
 
 static int
 v1_sweep(uid_t uid, unsigned max)
 {
-    int             fd, lock, n, parents[V1_COUNT];
-    DIR            *dir;
-    fault_t         fault;
-    struct dirent  *de;
+    int      n, parents[V1_COUNT];
+    fault_t  fault;
 
     fault = (fault_t) { 0 };
 
@@ -253,52 +224,28 @@ v1_sweep(uid_t uid, unsigned max)
         return -1;
     }
 
-    n = 0;
-    fd = openat(parents[V1_PIDS], ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
-    dir = fd == -1 ? NULL : fdopendir(fd);
-
-    if (dir == NULL) {
-        v1_close(&fd, 1);
-        v1_close(parents, V1_COUNT);
-        return -1;
-    }
-
-    while (max > 0 && (de = readdir(dir)) != NULL) {
-
-        if (de->d_type != DT_DIR || de->d_name[0] < '0'
-            || de->d_name[0] > '9')
-        {
-            continue;
-        }
-
-        max--;
-        lock = v1_lock(parents[V1_PIDS], de->d_name);
-
-        if (lock == -1) {
-            continue;
-        }
-
-        /* one that still holds a dying process is left to the next sweep */
-
-        n += (v1_remove_slot(parents, de->d_name, 1) == 0);
-        v1_close(&lock, 1);
-    }
-
-    (void) closedir(dir);
-    v1_close(parents, V1_COUNT);
+    n = cgroup_dir_sweep(parents[V1_PIDS], "", max, v1_gone, parents);
+    cgroup_close(parents, V1_COUNT);
 
     return n;
+}
+
+
+/* One that still holds a dying process is left to the next sweep. */
+
+static int
+v1_gone(void *data, const char *name, int lock)
+{
+    (void) lock;
+
+    return v1_remove_slot(data, name, 1);
 }
 
 
 static int
 v1_sweep_all(void)
 {
-    int             n, rc;
-    DIR            *dir;
-    char            path[256], *end;
-    unsigned long   uid;
-    struct dirent  *de;
+    char  path[256];
 
     if (geteuid() != 0) {
         return v1_sweep(geteuid(), CGROUP_SLOTS);
@@ -309,28 +256,8 @@ v1_sweep_all(void)
     }
 
     (void) strcat(path, "/" V1_TREE);
-    dir = opendir(path);
 
-    if (dir == NULL) {
-        return errno == ENOENT ? 0 : -1;
-    }
-
-    n = 0;
-
-    while ((de = readdir(dir)) != NULL) {
-        uid = strtoul(de->d_name, &end, 10);
-
-        if (end == de->d_name || *end != '\0') {
-            continue;
-        }
-
-        rc = v1_sweep((uid_t) uid, CGROUP_SLOTS);
-        n += rc > 0 ? rc : 0;
-    }
-
-    (void) closedir(dir);
-
-    return n;
+    return cgroup_dir_uids(path, v1_sweep);
 }
 
 
@@ -432,7 +359,7 @@ v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make, fault_t *fault)
         }
 
         err = errno;
-        v1_close(parents, (unsigned) i);
+        cgroup_close(parents, (unsigned) i);
 
         if (err == ENOENT) {
             return fault_set(fault, STAGE_CGROUP, err,
@@ -458,103 +385,16 @@ v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make, fault_t *fault)
 }
 
 
-static int
-v1_claim(cgroup_t *cg, fault_t *fault)
-{
-    int       i, lock;
-    uint32_t  slot;
-
-    if (getrandom(&slot, sizeof(slot), 0) != sizeof(slot)) {
-        return fault_set(fault, STAGE_CGROUP, errno, "getrandom failed");
-    }
-
-    for (i = 0; i < V1_CLAIM_TRIES; i++) {
-        slot = (slot + 1) % CGROUP_SLOTS;
-        (void) sprintf(cg->name, "%" PRIu32, slot);
-
-        if (mkdirat(cg->parents[V1_PIDS], cg->name, 0755) != 0) {
-
-            if (errno == EEXIST) {
-                continue;
-            }
-
-            return fault_set(fault, STAGE_CGROUP, errno,
-                             "a group for the box could not be made below "
-                             V1_TREE "/%u of controller pids",
-                             (unsigned) geteuid());
-        }
-
-        /*
-         * Between mkdir and flock a sweep may have taken the directory for
-         * a dead launcher's: then it is gone, and the next slot is tried.
-         */
-
-        lock = v1_lock(cg->parents[V1_PIDS], cg->name);
-
-        if (lock != -1) {
-            cg->lock = lock;
-            cg->slot = slot;
-            return 0;
-        }
-    }
-
-    return fault_set(fault, STAGE_CGROUP, EAGAIN,
-                     "no free slot for a box was found in %d tries",
-                     V1_CLAIM_TRIES);
-}
-
-
-/* The locked directory, or -1 when somebody else's or gone. */
-
-static int
-v1_lock(int parent, const char *name)
-{
-    int          fd;
-    struct stat  held, named;
-
-    fd = openat(parent, name, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
-
-    if (fd == -1) {
-        return -1;
-    }
-
-    /*
-     * The name is compared under the lock: the directory may have been
-     * removed, and one of the same name made, since it was opened.
-     */
-
-    if (flock(fd, LOCK_EX|LOCK_NB) != 0
-        || fstat(fd, &held) != 0
-        || fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) != 0
-        || held.st_dev != named.st_dev || held.st_ino != named.st_ino)
-    {
-        (void) close(fd);
-        return -1;
-    }
-
-    return fd;
-}
-
-
 /* Called under the slot's lock; the lock's own directory goes last. */
 
 static int
 v1_remove_slot(int parents[V1_COUNT], const char *name, unsigned tries)
 {
-    int              i;
-    struct timespec  wait;
+    int  i;
 
     for (i = V1_COUNT - 1; i >= 0; i--) {
-
-        while (unlinkat(parents[i], name, AT_REMOVEDIR) != 0
-               && errno != ENOENT)
-        {
-            if (errno != EBUSY || --tries == 0) {
-                return -1;
-            }
-
-            wait = (struct timespec) { .tv_nsec = V1_RMDIR_WAIT };
-            (void) nanosleep(&wait, NULL);
+        if (cgroup_dir_remove(parents[i], name, &tries) != 0) {
+            return -1;
         }
     }
 
@@ -565,11 +405,14 @@ v1_remove_slot(int parents[V1_COUNT], const char *name, unsigned tries)
 static int
 v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
 {
+    char      text[24];
     uint64_t  value, seen;
 
     value = limit * l->factor / l->divisor + l->extra;
 
-    if (v1_write(dir, l->file, value) != 0) {
+    (void) sprintf(text, "%" PRIu64, value);
+
+    if (cgroup_file_write(dir, l->file, text) != 0) {
 
         if (l->optional && errno == ENOENT) {
             return 0;
@@ -586,7 +429,7 @@ v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
 
     /* memory is kept in whole pages, rounded down */
 
-    if (v1_read(dir, l->file, NULL, &seen) != 0
+    if (cgroup_file_value(dir, l->file, NULL, &seen) != 0
         || (seen != value && seen != (value & ~(uint64_t) 4095)))
     {
         return fault_set(fault, STAGE_CGROUP, 0,
@@ -595,95 +438,4 @@ v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
     }
 
     return 0;
-}
-
-
-static int
-v1_write(int dir, const char *file, uint64_t value)
-{
-    int      fd, n, err;
-    char     text[24];
-    ssize_t  rc;
-
-    fd = openat(dir, file, O_WRONLY|O_CLOEXEC);
-
-    if (fd == -1) {
-        return -1;
-    }
-
-    n = sprintf(text, "%" PRIu64, value);
-
-    do {
-        rc = write(fd, text, (size_t) n);
-    } while (rc == -1 && errno == EINTR);
-
-    err = errno;
-    (void) close(fd);
-    errno = err;
-
-    return rc == n ? 0 : -1;
-}
-
-
-/* The file's number, or the one after "key " at the start of a line. */
-
-static int
-v1_read(int dir, const char *file, const char *key, uint64_t *value)
-{
-    int      fd;
-    char     buf[512], *p;
-    ssize_t  n;
-
-    fd = openat(dir, file, O_RDONLY|O_CLOEXEC);
-
-    if (fd == -1) {
-        return -1;
-    }
-
-    n = read(fd, buf, sizeof(buf) - 1);
-    (void) close(fd);
-
-    if (n <= 0) {
-        return -1;
-    }
-
-    buf[n] = '\0';
-    p = buf;
-
-    if (key) {
-
-        while (strncmp(p, key, strlen(key)) != 0 || p[strlen(key)] != ' ') {
-            p = strchr(p, '\n');
-
-            if (p == NULL) {
-                return -1;
-            }
-
-            p++;
-        }
-
-        p += strlen(key) + 1;
-    }
-
-    if (*p < '0' || *p > '9') {
-        return -1;
-    }
-
-    *value = strtoull(p, NULL, 10);
-
-    return 0;
-}
-
-
-static void
-v1_close(int *fds, unsigned n)
-{
-    unsigned  i;
-
-    for (i = 0; i < n; i++) {
-        if (fds[i] != -1) {
-            (void) close(fds[i]);
-            fds[i] = -1;
-        }
-    }
 }

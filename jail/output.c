@@ -15,6 +15,7 @@
 #define OUTPUT_HEAD_SHARE   40          /* per cent of the cap */
 #define OUTPUT_CHAR_MAX     4           /* bytes of a character */
 #define OUTPUT_MARKER_MAX   96
+#define OUTPUT_MARKER       "\n[... %" PRIu64 " characters cut ...]\n"
 
 
 static const char  output_replacement[] = "\xef\xbf\xbd";       /* U+FFFD */
@@ -86,9 +87,10 @@ output_add(output_t *out, const char *data, size_t n)
 char *
 output_text(output_t *out, size_t *len, bool *cut)
 {
-    int     m;
-    char   *text, marker[OUTPUT_MARKER_MAX];
-    size_t  head, keep, room;
+    int       i, m;
+    char     *text, marker[OUTPUT_MARKER_MAX];
+    size_t    head, keep, room;
+    uint64_t  lost;
 
     if (out->utf8.need != 0) {
         out->utf8.need = 0;
@@ -107,9 +109,12 @@ output_text(output_t *out, size_t *len, bool *cut)
 
         /* the marker's length depends on the number in it, by a digit */
 
-        m = snprintf(marker, sizeof(marker),
-                     "\n[... %" PRIu64 " characters cut ...]\n",
-                     out->chars);
+        lost = out->chars;
+
+        for (i = 0; i < 3; i++) {
+            m = snprintf(marker, sizeof(marker), OUTPUT_MARKER, lost);
+            lost = out->chars + (uint64_t) m - out->cap;
+        }
 
         room = out->cap > (size_t) m ? out->cap - (size_t) m : 0;
         head = room * OUTPUT_HEAD_SHARE / 100;
@@ -124,8 +129,7 @@ output_text(output_t *out, size_t *len, bool *cut)
             output_drop(&out->tail, out->tail.chars - keep);
         }
 
-        m = snprintf(marker, sizeof(marker),
-                     "\n[... %" PRIu64 " characters cut ...]\n",
+        m = snprintf(marker, sizeof(marker), OUTPUT_MARKER,
                      out->chars - out->head.chars - out->tail.chars);
 
         if ((size_t) m > out->cap) {
