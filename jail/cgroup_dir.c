@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,7 +190,7 @@ cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max))
     while ((de = readdir(dir)) != NULL) {
         uid = strtoul(de->d_name, &end, 10);
 
-        if (end == de->d_name || *end != '\0' || uid > UINT_MAX) {
+        if (end == de->d_name || *end != '\0' || uid > UINT32_MAX) {
             continue;
         }
 
