@@ -24,8 +24,15 @@
 #define BOX_DOORS_MAX      64
 #define BOX_WRITABLE_MAX   16
 #define BOX_READABLE_MAX   32
-#define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 1)
+#define BOX_ENV_MAX        64
+#define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 2)
 #define BOX_DETAIL_MAX     160
+
+
+/* The writable mounts that every box has, among all of them. */
+
+#define BOX_DISK_WORK      0            /* of the working directory */
+#define BOX_DISK_OUT       1            /* of /run/task/out */
 
 
 typedef struct {
@@ -66,6 +73,8 @@ typedef struct {
     unsigned         nwritable;
     const char      *readable[BOX_READABLE_MAX];
     unsigned         nreadable;
+    const char      *env[BOX_ENV_MAX];  /* names that the caller may set */
+    unsigned         nenv;
     uint64_t         memory;            /* the limit, for the size of shm */
 
     /* the network */

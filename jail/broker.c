@@ -29,6 +29,7 @@
 #define BROKER_RETRY_MAX    200
 
 
+static json_t *broker_env(const variables_t *variables);
 static int broker_active(broker_t *b, int64_t now, fault_t *fault);
 static int broker_next(broker_t *b, int64_t now, fault_t *fault);
 static int broker_leased(broker_t *b, json_t *answer, fault_t *fault);
@@ -42,8 +43,9 @@ int
 broker_open(broker_t *b, const char *path, const broker_request_t *request,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
 {
-    json_t    *open, *answer;
-    int64_t    deadline;
+    json_t      *open, *answer;
+    int64_t      deadline;
+    const char  *error;
 
     *b = (broker_t) { .state = BROKER_LOST, .path = path };
 
@@ -53,13 +55,14 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
         return -1;
     }
 
-    open = json_pack("{s:i, s:s, s:s, s:s*, s:s*, s:s*}",
+    open = json_pack("{s:i, s:s, s:s, s:s*, s:s*, s:s*, s:o*}",
                      "v", BROKER_PROTOCOL,
                      "op", "open",
                      "policy", request->policy,
                      "external_id", request->external_id,
                      "label", request->label,
-                     "code_sha256", request->code_sha256);
+                     "code_sha256", request->code_sha256,
+                     "env", broker_env(request->variables));
 
     if (open == NULL) {
         return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
@@ -80,7 +83,18 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
     b->task = answer;
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
-        return control_refused(answer, fault);
+        error = json_string_value(json_object_get(answer, "error"));
+        (void) control_refused(answer, fault);
+
+        /* of all that is asked for only a variable's name can be wrong */
+
+        if (request->variables->n && error
+            && strcmp(error, "bad_request") == 0)
+        {
+            fault->stage = STAGE_USAGE;
+        }
+
+        return -1;
     }
 
     if (task_read(answer, b->task_id, b->policy_hash, limits, spec, fault)
@@ -92,6 +106,28 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
     b->state = BROKER_OPEN;
 
     return 0;
+}
+
+
+/* NULL when there are none: the key is left out then. */
+
+static json_t *
+broker_env(const variables_t *v)
+{
+    char       name[VARIABLES_NAME_MAX + 1];
+    json_t    *env;
+    unsigned   i;
+
+    env = v->n ? json_object() : NULL;
+
+    for (i = 0; env && i < v->n; i++) {
+        (void) memcpy(name, v->pairs[i], v->names[i]);
+        name[v->names[i]] = '\0';
+        (void) json_object_set_new(env, name,
+                                json_string(v->pairs[i] + v->names[i] + 1));
+    }
+
+    return env;
 }
 
 

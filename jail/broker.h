@@ -13,6 +13,7 @@
 
 #include "box.h"
 #include "control.h"
+#include "variables.h"
 
 
 #define BROKER_PROTOCOL     1
@@ -57,6 +58,7 @@ typedef struct {
     const char  *external_id;           /* or NULL */
     const char  *label;                 /* or NULL */
     const char  *code_sha256;           /* or NULL */
+    const variables_t  *variables;
 } broker_request_t;
 
 
@@ -73,7 +75,8 @@ typedef struct {
 
 /*
  * Opens a task and fills the limits, and of the box the doors, the writable
- * and the readable paths, which point into broker->task.
+ * and the readable paths and the names of variables, which point into
+ * broker->task.
  */
 int broker_open(broker_t *broker, const char *path,
     const broker_request_t *request, uint64_t limits[LIMIT_COUNT],

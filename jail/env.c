@@ -13,7 +13,7 @@
 
 #define ENV_DOOR       "127.0.0.1:8899"
 #define ENV_NO_PROXY   "localhost,127.0.0.1,::1"
-#define ENV_MAX        40
+#define ENV_MAX        (40 + VARIABLES_MAX)
 
 
 static const char *const  env_always[] = {
@@ -60,10 +60,10 @@ static const char *const  env_threads[] = {
 
 
 char **
-env_build(uint64_t cpu, bool broker)
+env_build(uint64_t cpu, bool broker, const variables_t *v)
 {
     char                **env, text[64];
-    unsigned              n;
+    unsigned              i, k, n;
     const char *const    *p;
 
     env = calloc(ENV_MAX, sizeof(char *));
@@ -86,6 +86,21 @@ env_build(uint64_t cpu, bool broker)
         (void) snprintf(text, sizeof(text), "%s=%llu", *p,
                         (unsigned long long) ((cpu + 999) / 1000));
         env[n++] = strdup(text);
+    }
+
+    for (i = 0; i < v->n; i++) {
+
+        for (k = 0; k < n; k++) {
+            if (env[k]
+                && strncmp(env[k], v->pairs[i], v->names[i] + 1) == 0)
+            {
+                free(env[k]);
+                break;
+            }
+        }
+
+        env[k] = strdup(v->pairs[i]);
+        n += (k == n);
     }
 
     while (n > 0) {

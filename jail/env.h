@@ -8,12 +8,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "variables.h"
+
 
 #define ENV_PATH  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin" \
                   ":/bin"
 
-/* cpu in thousandths of a core; NULL when out of memory. */
-char **env_build(uint64_t cpu, bool broker);
+/*
+ * cpu in thousandths of a core.  The caller's variables replace those of the
+ * same name.  NULL when out of memory.
+ */
+char **env_build(uint64_t cpu, bool broker, const variables_t *variables);
 
 /* A copy of the words, and the path of the code if it is not NULL. */
 char **env_command(char **words, const char *code);

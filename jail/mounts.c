@@ -73,6 +73,19 @@ typedef struct {
 } mount_op_t;
 
 
+/* What the policy adds. */
+
+typedef struct {
+    const char   *path;         /* where it is mounted */
+    const char   *make;         /* a directory in it to be made, or NULL */
+    uint64_t      bytes;        /* 0: the host's, read-only */
+    unsigned      disk;         /* its place among the writable ones */
+} mount_path_t;
+
+
+#define MOUNTS_PATHS_MAX  (BOX_WRITABLE_MAX + BOX_READABLE_MAX + 2)
+
+
 static const mount_op_t  mount_plan[] = {
 
     { M_SYSTEM, "usr", NULL, 0, 0 },
@@ -215,8 +228,9 @@ static int mounts_hide(setup_t *s, const char *path);
 static int mounts_fs(const char *type, const char *const *options,
     uint64_t attr);
 static int mounts_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr);
-static int mounts_writable(setup_t *s, const char *path, uint64_t bytes,
-    const char *at);
+static unsigned mounts_policy(const box_spec_t *spec,
+    mount_path_t paths[MOUNTS_PATHS_MAX]);
+static int mounts_path(setup_t *s, const mount_path_t *p);
 static int mounts_attach(setup_t *s, int tree, const char *path);
 static int mounts_attr(int fd, uint64_t attr, unsigned flags);
 static int mounts_parents(setup_t *s, const char *path);
@@ -273,12 +287,8 @@ mounts_root(setup_t *s)
 int
 mounts_build(setup_t *s)
 {
-    bool               has_work, has_tmp;
-    size_t             i;
-    const char        *path;
-    const box_spec_t  *spec;
-
-    spec = s->spec;
+    size_t             i, n;
+    mount_path_t       paths[MOUNTS_PATHS_MAX];
 
     if (mounts_text(s, MOUNTS_MASK, "") != 0) {
         return -1;
@@ -295,48 +305,15 @@ mounts_build(setup_t *s)
         return setup_detail(s, MOUNTS_MASK);
     }
 
-    for (i = 0; i < spec->nreadable; i++) {
-        path = spec->readable[i] + 1;
+    n = mounts_policy(s->spec, paths);
 
-        if (mounts_parents(s, path) != 0 || mounts_host(s, path, false) != 0) {
-            return s->detail[0] ? -1 : setup_detail(s, "/%s", path);
+    for (i = 0; i < n; i++) {
+        if (mounts_path(s, &paths[i]) != 0) {
+            return setup_detail(s, "%s", paths[i].path);
         }
     }
 
-    has_work = false;
-    has_tmp = false;
-
-    for (i = 0; i < spec->nwritable; i++) {
-        has_work |= (strcmp(spec->writable[i].path, BOX_WORK) == 0);
-        has_tmp |= (strcmp(spec->writable[i].path, "/tmp") == 0);
-    }
-
-    /*
-     * Unless the policy gives /tmp a size of its own, it shares the working
-     * directory's: a temporary file then has all the room the policy gives.
-     */
-
-    if (!has_work
-        && mounts_writable(s, BOX_WORK, MOUNTS_WORK_BYTES,
-                           has_tmp ? NULL : "/tmp") != 0)
-    {
-        return -1;
-    }
-
-    for (i = 0; i < spec->nwritable; i++) {
-        path = spec->writable[i].path;
-
-        if (mounts_writable(s, path, spec->writable[i].bytes,
-                            strcmp(path, BOX_WORK) == 0 && !has_tmp
-                            ? "/tmp" : NULL) != 0)
-        {
-            return -1;
-        }
-    }
-
-    return mounts_writable(s, "/run/task/out",
-                           spec->nwritable ? spec->writable[0].bytes
-                                           : MOUNTS_WORK_BYTES, NULL);
+    return 0;
 }
 
 
@@ -805,32 +782,107 @@ mounts_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr)
 }
 
 
-/* `at`: the directory above path where the tmpfs itself is mounted. */
+/*
+ * What is above comes first, or it would hide what is below: a readable
+ * directory may hold a writable one, and the other way round.
+ *
+ * Unless the policy gives /tmp a size of its own, it shares the working
+ * directory's: a temporary file then has all the room the policy gives.
+ */
+
+static unsigned
+mounts_policy(const box_spec_t *spec, mount_path_t paths[MOUNTS_PATHS_MAX])
+{
+    bool          has_tmp;
+    unsigned      i, k, n;
+    uint64_t      work, out;
+    mount_path_t  path;
+
+    work = MOUNTS_WORK_BYTES;
+    out = spec->nwritable ? spec->writable[0].bytes : MOUNTS_WORK_BYTES;
+    has_tmp = false;
+
+    for (i = 0; i < spec->nwritable; i++) {
+
+        has_tmp |= (strcmp(spec->writable[i].path, "/tmp") == 0);
+
+        if (strcmp(spec->writable[i].path, BOX_WORK) == 0) {
+            work = spec->writable[i].bytes;
+        }
+    }
+
+    n = 0;
+
+    paths[n++] = has_tmp
+                 ? (mount_path_t) { BOX_WORK, NULL, work, BOX_DISK_WORK }
+                 : (mount_path_t) { "/tmp", BOX_WORK, work, BOX_DISK_WORK };
+
+    paths[n++] = (mount_path_t) { "/run/task/out", NULL, out, BOX_DISK_OUT };
+
+    for (i = 0; i < spec->nwritable; i++) {
+        if (strcmp(spec->writable[i].path, BOX_WORK) != 0) {
+            paths[n] = (mount_path_t) { spec->writable[i].path, NULL,
+                                        spec->writable[i].bytes, n };
+            n++;
+        }
+    }
+
+    for (i = 0; i < spec->nreadable; i++) {
+        paths[n++] = (mount_path_t) { spec->readable[i], NULL, 0, 0 };
+    }
+
+    for (i = 1; i < n; i++) {
+        path = paths[i];
+
+        for (k = i; k > 0 && strlen(paths[k - 1].path) > strlen(path.path);
+             k--)
+        {
+            paths[k] = paths[k - 1];
+        }
+
+        paths[k] = path;
+    }
+
+    return n;
+}
+
 
 static int
-mounts_writable(setup_t *s, const char *path, uint64_t bytes, const char *at)
+mounts_path(setup_t *s, const mount_path_t *p)
 {
     int          tree, disk;
+    bool         is_tmp;
     const char  *where;
 
-    where = (at ? at : path) + 1;
-    tree = mounts_tmpfs(bytes, at ? 01777 : 0755, NOSUID|NODEV);
+    where = p->path + 1;
 
-    if (tree == -1 || mounts_parents(s, where) != 0
+    if (mounts_parents(s, where) != 0) {
+        return -1;
+    }
+
+    if (p->bytes == 0) {
+        return mounts_host(s, where, false);
+    }
+
+    is_tmp = (strcmp(where, "tmp") == 0);
+    tree = mounts_tmpfs(p->bytes, is_tmp ? 01777 : 0755, NOSUID|NODEV);
+
+    if (tree == -1
         || (mkdirat(s->root, where, 0755) != 0 && errno != EEXIST))
     {
-        return setup_detail(s, "%s", path);
+        return -1;
     }
 
     disk = fcntl(tree, F_DUPFD_CLOEXEC, 3);
 
     if (disk == -1 || mounts_attach(s, tree, where) != 0
-        || (at && mkdirat(s->root, path + 1, 0755) != 0))
+        || (p->make && mkdirat(s->root, p->make + 1, 0755) != 0))
     {
-        return setup_detail(s, "%s", path);
+        return -1;
     }
 
-    s->disks[s->ndisks++] = disk;
+    s->disks[p->disk] = disk;
+    s->ndisks++;
 
     return 0;
 }

@@ -32,6 +32,11 @@ static int option_offline(options_t *options, const char *value,
 static int option_code(options_t *options, const char *value,
     fault_t *fault);
 static int option_in(options_t *options, const char *value, fault_t *fault);
+static int option_env(options_t *options, const char *value, fault_t *fault);
+static int option_env_file(options_t *options, const char *value,
+    fault_t *fault);
+static int option_add_env(options_t *options, const char *text, bool is_file,
+    fault_t *fault);
 static int option_external_id(options_t *options, const char *value,
     fault_t *fault);
 static int option_label(options_t *options, const char *value,
@@ -60,6 +65,11 @@ static const option_t  option_table[] = {
     { "in", "FILE[:NAME]", option_in, true, false,
       "a file to read: /run/task/in/NAME, linked from the\n"
       "                         working directory; may repeat" },
+    { "env", "NAME=VALUE", option_env, true, false,
+      "a variable that the policy lists; may repeat" },
+    { "env-file", "FILE", option_env_file, true, false,
+      "lines of NAME=VALUE, empty or beginning with \"#\"; may\n"
+      "                         repeat" },
     { "external-id", "ID", option_external_id, false, false,
       "an id of the caller's for the audit log" },
     { "label", "TEXT", option_label, false, false,
@@ -390,6 +400,40 @@ option_in(options_t *options, const char *value, fault_t *fault)
 
     (void) strcpy(in->name, name);
     options->nin++;
+
+    return 0;
+}
+
+
+static int
+option_env(options_t *options, const char *value, fault_t *fault)
+{
+    return option_add_env(options, value, false, fault);
+}
+
+
+static int
+option_env_file(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the path in --env-file is empty");
+    }
+
+    return option_add_env(options, value, true, fault);
+}
+
+
+static int
+option_add_env(options_t *options, const char *text, bool is_file,
+    fault_t *fault)
+{
+    if (options->nenv == OPTIONS_ENV_MAX) {
+        return fault_set(fault, STAGE_USAGE, 0, "--env and --env-file are "
+                         "given more than %d times", OPTIONS_ENV_MAX);
+    }
+
+    options->env[options->nenv++] = (option_env_t) { is_file, text };
 
     return 0;
 }

@@ -17,6 +17,7 @@
 #define OPTIONS_CONTROL    "/run/agent-broker/control.sock"
 #define OPTIONS_POLICY     "default"
 #define OPTIONS_IN_MAX     64
+#define OPTIONS_ENV_MAX    64
 #define OPTIONS_NAME_MAX   255
 #define OPTIONS_LABEL_MAX  128          /* bytes, as the broker takes them */
 
@@ -28,12 +29,20 @@ typedef struct {
 
 
 typedef struct {
+    bool         is_file;
+    const char  *text;                  /* a path, or NAME=VALUE */
+} option_env_t;
+
+
+typedef struct {
     const char   *policy;
     const char   *control;              /* never NULL unless offline */
     bool          offline;
     const char   *code;                 /* a path, "-" or NULL */
     option_in_t   in[OPTIONS_IN_MAX];
     unsigned      nin;
+    option_env_t  env[OPTIONS_ENV_MAX];
+    unsigned      nenv;
     const char   *external_id;          /* or NULL */
     const char   *label;                /* or NULL */
     uint64_t      limits[LIMIT_COUNT];

@@ -20,9 +20,11 @@
 #include "env.h"
 #include "host.h"
 #include "landlock.h"
+#include "readable.h"
 #include "result.h"
 #include "run.h"
 #include "supervise.h"
+#include "variables.h"
 
 
 #define RUN_SWEEP_MAX  64               /* directories looked at in a start */
@@ -38,12 +40,16 @@ typedef struct {
     supervise_t     supervise;
     task_file_t     files[OPTIONS_IN_MAX + 1];
     char            hash[FILES_HASH_LEN + 1];
+    variables_t     variables;
 } run_t;
 
 
 static int run_nested(run_t *r);
 static int run_files(run_t *r);
+static int run_variables(run_t *r);
 static int run_open(run_t *r);
+static int run_readable(run_t *r);
+static int run_unlisted(run_t *r, const char *const *list, unsigned n);
 static int run_limits(run_t *r);
 static int run_cgroup(run_t *r);
 static int run_program(run_t *r);
@@ -61,8 +67,10 @@ run(options_t *options, char *scrub, size_t scrub_len)
     static run_t  r;
 
     static int  (*const steps[])(run_t *r) = {
-        run_nested, run_files, run_open, run_limits, run_cgroup, run_program,
-        run_signals, run_box
+        run_nested, run_files, run_variables,
+        run_open, run_readable, run_limits,
+        run_cgroup, run_program, run_signals,
+        run_box
     };
 
     r.options = options;
@@ -159,10 +167,35 @@ run_files(run_t *r)
 
 
 static int
+run_variables(run_t *r)
+{
+    unsigned             i;
+    fault_t             *fault;
+    const option_env_t  *env;
+
+    fault = &r->result.fault;
+
+    for (i = 0; i < r->options->nenv; i++) {
+        env = &r->options->env[i];
+
+        if ((env->is_file ? variables_read(&r->variables, env->text, fault)
+                          : variables_add(&r->variables, env->text, fault))
+            != 0)
+        {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+static int
 run_open(run_t *r)
 {
     unsigned          i;
     options_t        *o;
+    const char       *list[BOX_ENV_MAX];
     unsigned char     id[BROKER_TASK_ID_LEN / 2];
     broker_request_t  request;
 
@@ -179,14 +212,15 @@ run_open(run_t *r)
             (void) sprintf(r->result.task_id + 2 * i, "%02x", id[i]);
         }
 
-        return 0;
+        return run_unlisted(r, NULL, 0);
     }
 
     request = (broker_request_t) {
         .policy = o->policy,
         .external_id = o->external_id,
         .label = o->label,
-        .code_sha256 = o->code ? r->hash : NULL
+        .code_sha256 = o->code ? r->hash : NULL,
+        .variables = &r->variables
     };
 
     r->result.broker = true;
@@ -199,6 +233,48 @@ run_open(run_t *r)
 
     (void) strcpy(r->result.task_id, r->broker.task_id);
     (void) strcpy(r->result.policy_hash, r->broker.policy_hash);
+
+    for (i = 0; i < r->spec.nenv; i++) {
+        list[i] = r->spec.env[i];
+    }
+
+    return run_unlisted(r, list, i);
+}
+
+
+/* The broker refuses such a name as well; a box is not built on that alone. */
+
+static int
+run_unlisted(run_t *r, const char *const *list, unsigned n)
+{
+    size_t       len;
+    const char  *name;
+
+    len = 0;
+    name = variables_unlisted(&r->variables, list, n, &len);
+
+    if (name == NULL) {
+        return 0;
+    }
+
+    return fault_set(&r->result.fault, STAGE_USAGE, 0,
+                     "the variable %.*s is not one that %s", (int) len, name,
+                     r->options->offline
+                     ? "may be set: --offline allows none"
+                     : "\"env\" of the policy lists");
+}
+
+
+static int
+run_readable(run_t *r)
+{
+    unsigned  i;
+
+    for (i = 0; i < r->spec.nreadable; i++) {
+        if (readable_judge(r->spec.readable[i], &r->result.fault) != 0) {
+            return -1;
+        }
+    }
 
     return 0;
 }
@@ -289,7 +365,7 @@ run_program(run_t *r)
 
     r->spec.path = ENV_PATH;
     r->spec.envp = env_build(r->result.limits[LIMIT_CPU],
-                             r->broker.state != BROKER_NONE);
+                             r->broker.state != BROKER_NONE, &r->variables);
     r->spec.argv = env_command(r->options->command,
                                r->options->code ? code : NULL);
 

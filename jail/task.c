@@ -157,6 +157,21 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
         spec->readable[spec->nreadable++] = path;
     }
 
+    list = json_object_get(box, "env");
+
+    if (json_array_size(list) > BOX_ENV_MAX) {
+        return task_wrong(fault, "box.env");
+    }
+
+    json_array_foreach(list, i, value) {
+
+        if (!json_is_string(value)) {
+            return task_wrong(fault, "box.env");
+        }
+
+        spec->env[spec->nenv++] = json_string_value(value);
+    }
+
     return 0;
 }
 

@@ -9,7 +9,8 @@ package Jail;
 #   for my $user (ways()) { … }         0: as who runs the tests; 1: as user
 #
 # Options: user, stdin (text), env ({NAME => VALUE}, beside PATH), before (a
-# sub that runs in the child before exec), args (for box: more options).
+# sub that runs in the child before exec), args (for box: more options),
+# program (words that come before the launcher's own, as of `env`).
 
 use v5.36;
 
@@ -76,7 +77,7 @@ sub way ($user) {
 
 # Starts the launcher; { pid, out, err } with the reading ends.
 sub spawn ($args, %opt) {
-    my @command = (reachable(), @$args);
+    my @command = (@{ $opt{program} // [] }, reachable(), @$args);
 
     pipe(my $out, my $out_w) or die $!;
     pipe(my $err, my $err_w) or die $!;
