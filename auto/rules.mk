@@ -59,10 +59,11 @@ endif
 CFLAGS_ALL = -std=gnu17 -D_GNU_SOURCE= $(WARN) $(HARDEN) -fPIE $(SAN) \
              -iquote $(O) $(CC_OPT) $(CFLAGS)
 
-# Only for tests: with jail/ among the quoted directories, jail/limits.h
-# stands where the compiler's own <limits.h> looks for the C library's.
+# Only for tests, whose messages may be cut: with jail/ among the quoted
+# directories, jail/limits.h stands where the compiler's own <limits.h> looks
+# for the C library's.
 
-TEST_INCS := -iquote jail -iquote ngx_agent_broker
+TEST_FLAGS := -iquote jail -iquote ngx_agent_broker -Wno-format-truncation
 
 LDFLAGS_ALL = $(SAN) $(HARDEN_LD) $(LD_OPT) $(LDFLAGS)
 
@@ -215,7 +216,7 @@ endif
 $(O)/o/t/unit/%.o: t/unit/%.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
 	$(say) CC $<
-	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_INCS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -MMD -MP -c -o $@ $<
 
 .PRECIOUS: $(O)/o/t/unit/%.o
 
@@ -247,7 +248,7 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
 	$(Q)$(FUZZ_CC) -std=gnu17 -D_GNU_SOURCE= $(WARN) -O1 -g \
 	    -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=undefined \
-	    $(TEST_INCS) -o $@ \
+	    $(TEST_FLAGS) -o $@ \
 	    $< $(PURE_SRCS) jail/limits.c $(LIBS_PURE)
 
 
