@@ -16,6 +16,7 @@ use v5.36;
 
 use Cwd qw(abs_path);
 use Exporter qw(import);
+use Fcntl qw(LOCK_EX LOCK_NB);
 use File::Basename qw(dirname);
 use File::Copy ();
 use File::Temp ();
@@ -26,7 +27,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(jail spawn finish box python ways way wait_for dir user_id
-                 cc leftovers root_dir slots);
+                 cc leftovers root_dir slots alive children);
 
 my $root = abs_path(dirname(__FILE__) . '/../..');
 my $objs = $ENV{AGENT_TEST_OBJS} // 'objs';
@@ -175,16 +176,25 @@ sub cc ($name, $source, @flags) {
     return "$dir/$name";
 }
 
-# The cgroup directories of boxes of this test's users.
+# Other tests may run boxes at the same time, as root as well.  What is left
+# over is what belongs to no living launcher: the lock of its slot is free.
+
+sub is_free ($slot) {
+    open my $f, '<', "/sys/fs/cgroup/pids/agent-jail/$slot" or return 1;
+    return flock $f, LOCK_EX | LOCK_NB;
+}
+
+# The cgroup directories of this test's users whose launchers are gone.
 sub slots {
     my @dirs;
     for my $uid ($>, $user) {
-        push @dirs, glob("/sys/fs/cgroup/*/agent-jail/$uid/*[0-9]");
+        push @dirs, grep { is_free("$uid/" . (split m{/})[-1]) }
+                    glob("/sys/fs/cgroup/*/agent-jail/$uid/*[0-9]");
     }
     return grep { -d } @dirs;
 }
 
-# Processes whose id is a box's: root's boxes, or our user's.
+# Processes whose id is a box's and whose launcher is gone.
 sub leftovers {
     my @left;
     for my $status (glob '/proc/[0-9]*/status') {
@@ -193,9 +203,24 @@ sub leftovers {
         my ($uid) = ($s{Uid} // '') =~ /^(\d+)/ or next;
         next if ($s{State} // '') =~ /^Z/;
         next if $uid != $user && ($uid < 2000000000 || $uid > 2000065535);
+        next if $uid != $user && !is_free("0/" . ($uid - 2000000000));
         push @left, "$s{Pid} $s{Name} $uid";
     }
     return @left;
+}
+
+sub children ($pid) {
+    open my $f, '<', "/proc/$pid/task/$pid/children" or return;
+    return split ' ', <$f> // '';
+}
+
+# The processes of a box whose launcher lives: pid 1 of it comes first.
+sub alive ($p) {
+    my @all = children($p->{pid});
+    for (my $i = 0; $i < @all; $i++) {
+        push @all, children($all[$i]);
+    }
+    return @all;
 }
 
 1;

@@ -73,8 +73,8 @@ for my $user (ways()) {
                        'label-xyzzy-argv', '--', 'sleep', '30'],
                       user => $user, env => { MARKER_SECRET => 'xyzzy-env' });
         my $init = wait_for('pid 1 of the box', sub {
-            my ($pid) = glob_children($p->{pid});
-            return $pid && (glob_children($pid))[0] ? $pid : 0;
+            my ($pid, $main) = alive($p);
+            return $main ? $pid : 0;
         });
         my $seen = join '', map {
             local (@ARGV, $/) = "/proc/$init/$_"; <> // ''
@@ -118,11 +118,6 @@ sub exec_child {
         select undef, undef, undef, 0.1;
         POSIX::_exit(3);
     }
-}
-
-sub glob_children ($pid) {
-    open my $f, '<', "/proc/$pid/task/$pid/children" or return;
-    return split ' ', <$f> // '';
 }
 
 done_testing;

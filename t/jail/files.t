@@ -1,0 +1,95 @@
+#!/usr/bin/perl
+
+# The task's files: read as the caller, copied into the box, read-only there.
+
+use v5.36;
+
+use FindBin;
+use lib $FindBin::Bin;
+use Jail;
+use Test::More;
+
+sub write_file ($name, $text) {
+    my $path = dir() . "/$name";
+    open my $f, '>', $path or die "$path: $!";
+    print $f $text;
+    close $f;
+    return $path;
+}
+
+my $py = write_file('hello.py', "import sys\nprint(sys.argv, __file__)\n");
+my $csv = write_file('data.csv', "a,b\n1,2\n");
+my $big = write_file('big', 'x' x (5 << 20));
+
+for my $user (ways()) {
+    my $way = way($user);
+    my $r = jail(['run', '--offline', '--code', $py, '--', '/usr/bin/python3',
+                  '-u'], user => $user);
+    is($r->{json}{stdout}, "['/run/task/code.py'] /run/task/code.py\n",
+       "$way: the code is a file with its suffix, its path is appended");
+
+    $r = jail(['run', '--offline', '--code', '-', '--', 'sh'], user => $user,
+              stdin => "echo from stdin; cat /proc/\$\$/cmdline");
+    is($r->{json}{stdout}, "from stdin\nsh\0/run/task/code\0",
+       'A-007 code from the standard input, never in argv');
+
+    $r = jail(['run', '--offline', '--in', $csv, '--in', "$big:b i g",
+               '--in', "$py:\x{c3}\x{a9}.py", '--', 'sh', '-c',
+               'cat data.csv; wc -c < "b i g"; ls -l; '
+               . 'ls /run/task/in; echo x >> data.csv; '
+               . 'chmod 777 /run/task/in/data.csv; rm /run/task/in/data.csv; '
+               . 'touch /run/task/in/y'], user => $user);
+    like($r->{json}{stdout}, qr/\Aa,b\n1,2\n5242880\n/,
+         "$way: --in files are linked from the working directory");
+    like($r->{json}{stdout}, qr{data\.csv -> /run/task/in/data\.csv},
+         'by their names');
+    is(scalar(() = $r->{json}{stderr} =~ /Read-only|denied/g), 4,
+       'and cannot be changed') or diag $r->{json}{stderr};
+    is(-s $csv, 8, 'the caller\'s file is as it was');
+
+    $r = jail(['run', '--offline', '--code', $py, '--', 'sh', '-c',
+               'ls -la /run/task'], user => $user);
+    like($r->{json}{stdout}, qr/-r--r--r-- 1 task.*code\.py/,
+         "$way: the code belongs to the task, read-only");
+}
+
+# only regular files, opened once, as the caller
+
+system 'mkfifo', dir() . '/fifo';
+for my $case (['a FIFO', dir() . '/fifo'], ['a device', '/dev/zero'],
+              ['a directory', '/etc']) {
+    my ($name, $path) = @$case;
+    for my $how (['--in', "$path:x"], ['--code', $path]) {
+        my $r = jail(['run', '--offline', @$how, '--', 'true']);
+        is($r->{status}, 125, "A-026 $how->[0] of $name is refused");
+        like($r->{json}{error}{message}, qr/not a regular file/, 'as such');
+        cmp_ok($r->{ms}, '<', 2000, 'without waiting for it');
+    }
+}
+
+SKIP: {
+    skip 'needs root', 2 if $> != 0;
+    my $secret = write_file('secret', "root's\n");
+    chmod 0600, $secret;
+    my $r = jail(['run', '--offline', '--in', $secret, '--', 'cat', 'secret'],
+                 user => 1);
+    is($r->{json}{error}{errno}, 'EACCES',
+       'A-038 a file is read with the caller\'s rights');
+    $r = jail(['run', '--offline', '--in', $secret, '--', 'cat', 'secret']);
+    is($r->{json}{stdout}, "root's\n", 'control: root\'s launcher reads it');
+}
+
+{
+    my $r = jail(['run', '--offline', '--memory', '8m', '--in', $big, '--',
+                  'true']);
+    is($r->{json}{error}{stage}, 'in',
+       'files that do not fit into the box\'s memory are refused');
+    $r = jail(['run', '--offline', '--in', '/proc/version', '--', 'cat',
+               'version']);
+    like($r->{json}{stdout}, qr/^Linux version/,
+         'a file that tells no size is read to its end');
+}
+
+is(join(' ', slots()), '', 'no cgroup of a box is left');
+
+done_testing;
