@@ -160,7 +160,7 @@ read_escape(reader_t *r, char *c)
 int
 reader_number(reader_t *r, uint64_t max, uint64_t *value)
 {
-    uint64_t     v;
+    uint64_t     v, digit;
     const char  *start;
 
     v = 0;
@@ -168,11 +168,13 @@ reader_number(reader_t *r, uint64_t max, uint64_t *value)
 
     for ( /* void */ ; r->p < r->end && *r->p >= '0' && *r->p <= '9'; r->p++) {
 
-        if (v > (UINT64_MAX - 9) / 10) {
+        digit = (uint64_t) (*r->p - '0');
+
+        if (v > (UINT64_MAX - digit) / 10) {
             return reader_unexpected(r);
         }
 
-        v = v * 10 + (uint64_t) (*r->p - '0');
+        v = v * 10 + digit;
     }
 
     if (r->p == start || (*start == '0' && r->p - start > 1) || v > max) {
