@@ -86,7 +86,6 @@ typedef enum {
     NGX_AGENT_REASON_HOST,
     NGX_AGENT_REASON_PORT,
     NGX_AGENT_REASON_METHOD,
-    NGX_AGENT_REASON_CONNECT,
     NGX_AGENT_REASON_SNI,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
@@ -479,6 +478,7 @@ uint64_t ngx_agent_audit_last(void);
 
 ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
+ngx_int_t ngx_agent_audit_connect(ngx_agent_ctx_t *ctx);
 ngx_int_t ngx_agent_log(ngx_http_request_t *r);
 void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed);
@@ -540,7 +540,7 @@ void ngx_agent_control_stop(ngx_cycle_t *cycle);
 
 /* ngx_agent_connect.c */
 
-/* The first bytes of a connection to the proxy door. */
+/* Takes a new connection over, until its first bytes are known. */
 void ngx_agent_connect(ngx_connection_t *c);
 
 

@@ -1,44 +1,75 @@
 /*
- * The first bytes of a connection.  nginx's HTTP parser refuses CONNECT with
- * a page that says nothing, before any phase; so the bytes are looked at
- * (MSG_PEEK, they stay where they are) before the parser gets the
- * connection.  A CONNECT is judged like any request, recorded, and answered
- * with the same body; nothing that follows it is read.
+ * The first bytes of a connection, looked at (MSG_PEEK, they stay where they
+ * are) before nginx's HTTP parser gets it:
+ *
+ *   proxy door   "CONNECT " is answered here, since the parser refuses it;
+ *                then the tunnel's first byte is looked at like a web door's
+ *   web door     0x16 begins TLS, anything else is HTTP
+ *
+ * What is behind a CONNECT is never a tunnel: its TLS ends here, and its
+ * requests are ordinary ones, judged one by one.  A byte that came before the
+ * CONNECT was answered could be taken for a request by one side and for
+ * tunnel content by the other, so it is refused.
+ *
+ * Sources: RFC 9110 section 9.3.6, RFC 9112 section 3.2.3.
  */
 
 
 #include "ngx_agent_broker.h"
 
 
-#define NGX_AGENT_CONNECT_MAX   4096        /* of a CONNECT's head */
+#define NGX_AGENT_HEAD_MAX     4096         /* of a CONNECT */
 
-#define NGX_AGENT_CONNECT       "CONNECT "
-#define NGX_AGENT_CONNECT_LEN   (sizeof(NGX_AGENT_CONNECT) - 1)
+#define NGX_AGENT_CONNECT      "CONNECT "
+#define NGX_AGENT_CONNECT_LEN  (sizeof(NGX_AGENT_CONNECT) - 1)
+
+#define NGX_AGENT_TLS_BYTE     0x16         /* RFC 8446 section 5.1 */
+
+#define NGX_AGENT_OPEN         "HTTP/1.1 200 Connection established" CRLF CRLF
 
 
+static void ngx_agent_connect_wait(ngx_connection_t *c);
 static void ngx_agent_connect_read(ngx_event_t *rev);
-static void ngx_agent_connect_refuse(ngx_connection_t *c, u_char *line,
-    size_t len);
+static void ngx_agent_connect_again(ngx_event_t *rev);
+static void ngx_agent_connect_http(ngx_agent_connection_t *ac,
+    ngx_uint_t tls);
+static size_t ngx_agent_connect_head(const u_char *p, size_t n);
+static void ngx_agent_connect_request(ngx_agent_connection_t *ac,
+    u_char *head, size_t len, size_t early);
+static ngx_agent_reason_e ngx_agent_connect_judge(ngx_agent_connection_t *ac,
+    ngx_agent_ctx_t *ctx, u_char *head, size_t len, const char **why);
+static ngx_agent_reason_e ngx_agent_connect_host(ngx_agent_ctx_t *ctx,
+    u_char *p, u_char *last, const char **why);
 static void ngx_agent_connect_answer(ngx_connection_t *c,
-    ngx_uint_t status, ngx_str_t *body);
-static ngx_http_core_srv_conf_t *ngx_agent_connect_core(ngx_connection_t *c);
+    ngx_agent_reason_e reason, ngx_str_t *body);
 
 
 void
 ngx_agent_connect(ngx_connection_t *c)
 {
-    ngx_event_t  *rev;
-
-    rev = c->read;
-
-    rev->handler = ngx_agent_connect_read;
-    c->write->handler = ngx_http_empty_handler;
     c->log->connection = c->number;
     c->log->action = "waiting for a request of a box";
 
+    c->write->handler = ngx_http_empty_handler;
+
+    ngx_agent_connect_wait(c);
+}
+
+
+static void
+ngx_agent_connect_wait(ngx_connection_t *c)
+{
+    ngx_event_t             *rev;
+    ngx_agent_connection_t  *ac;
+
+    rev = c->read;
+    ac = ngx_agent_connection(c);
+
+    rev->handler = ngx_agent_connect_read;
+
     /* as core treats a connection that has sent nothing */
 
-    ngx_add_timer(rev, ngx_agent_connect_core(c)->client_header_timeout);
+    ngx_add_timer(rev, ac->door->core->client_header_timeout);
     ngx_reusable_connection(c, 1);
 
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
@@ -50,12 +81,14 @@ ngx_agent_connect(ngx_connection_t *c)
 static void
 ngx_agent_connect_read(ngx_event_t *rev)
 {
-    u_char             head[NGX_AGENT_CONNECT_MAX], *end;
-    size_t             same;
-    ssize_t            n;
-    ngx_connection_t  *c;
+    u_char                   head[NGX_AGENT_HEAD_MAX];
+    size_t                   same, len;
+    ssize_t                  n;
+    ngx_connection_t        *c;
+    ngx_agent_connection_t  *ac;
 
     c = rev->data;
+    ac = ngx_agent_connection(c);
 
     if (rev->timedout || c->close) {
         ngx_http_close_connection(c);
@@ -65,12 +98,7 @@ ngx_agent_connect_read(ngx_event_t *rev)
     n = recv(c->fd, head, sizeof(head), MSG_PEEK|MSG_DONTWAIT);
 
     if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
-        rev->ready = 0;
-
-        if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-            ngx_http_close_connection(c);
-        }
-
+        ngx_agent_connect_again(rev);
         return;
     }
 
@@ -79,132 +107,306 @@ ngx_agent_connect_read(ngx_event_t *rev)
         return;
     }
 
+    if (ac->door->kind == NGX_AGENT_DOOR_WEB || ac->named.host_len) {
+        ngx_agent_connect_http(ac, head[0] == NGX_AGENT_TLS_BYTE);
+        return;
+    }
+
     same = ngx_min((size_t) n, NGX_AGENT_CONNECT_LEN);
 
     if (ngx_memcmp(head, NGX_AGENT_CONNECT, same) != 0) {
-
-        /* an ordinary request: core reads it from its first byte */
-
-        ngx_reusable_connection(c, 0);
-
-        if (rev->timer_set) {
-            ngx_del_timer(rev);
-        }
-
-        rev->ready = 1;
-        ngx_http_init_connection(c);
-
+        ngx_agent_connect_http(ac, 0);
         return;
     }
 
-    end = (same == NGX_AGENT_CONNECT_LEN) ? memchr(head, LF, n) : NULL;
+    len = ngx_agent_connect_head(head, n);
 
-    if (end == NULL && n < (ssize_t) sizeof(head)) {
-
-        /* more is to come: only new bytes wake us (the event is an edge) */
-
-        rev->ready = 0;
-
-        if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-            ngx_http_close_connection(c);
-        }
-
+    if (len == 0 && n < (ssize_t) sizeof(head)) {
+        ngx_agent_connect_again(rev);
         return;
     }
 
-    end = end ? end : head + n;
-
-    if (end > head && end[-1] == CR) {
-        end--;
-    }
-
-    ngx_agent_connect_refuse(c, head, end - head);
+    ngx_agent_connect_request(ac, head, len ? len : (size_t) n,
+                              len ? n - len : 0);
 }
 
 
-/* "CONNECT host:port HTTP/1.1": what it names is judged for the record. */
+/* More is to come: only new bytes wake us (the event is an edge). */
 
 static void
-ngx_agent_connect_refuse(ngx_connection_t *c, u_char *line, size_t len)
+ngx_agent_connect_again(ngx_event_t *rev)
 {
-    u_char              *p, *space;
+    rev->ready = 0;
+
+    if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        ngx_http_close_connection(rev->data);
+    }
+}
+
+
+/* Core reads the connection from its first byte. */
+
+static void
+ngx_agent_connect_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
+{
+    ngx_event_t       *rev;
+    ngx_connection_t  *c;
+
+    c = ac->connection;
+    rev = c->read;
+
+    ngx_reusable_connection(c, 0);
+
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
+    }
+
+    ac->ls.servers = tls ? &ac->door->tls.port : &ac->door->plain.port;
+
+    rev->ready = 1;
+
+    ngx_http_init_connection(c);
+}
+
+
+/* The length of a head with its empty line; 0 while that is missing. */
+
+static size_t
+ngx_agent_connect_head(const u_char *p, size_t n)
+{
+    size_t  i;
+
+    for (i = 3; i < n; i++) {
+        if (p[i] == LF && ngx_memcmp(p + i - 3, CRLF CRLF, 4) == 0) {
+            return i + 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
+    size_t len, size_t early)
+{
+    u_char              *end;
     ngx_str_t            body;
-    target_t            *t;
     const char          *why;
     ngx_agent_ctx_t     *ctx;
-    authority_error_t    err;
+    ngx_connection_t    *c;
     ngx_agent_reason_e   reason;
+
+    c = ac->connection;
+    why = NULL;
 
     ctx = ngx_pcalloc(c->pool, sizeof(ngx_agent_ctx_t));
 
-    if (ctx == NULL
-        || ngx_agent_decide_begin(ctx, ngx_agent_connection_task(c))
-           != NGX_OK)
+    if (ctx == NULL || ngx_agent_decide_begin(ctx, ac->task) != NGX_OK) {
+        ngx_http_close_connection(c);
+        return;
+    }
+
+    end = memchr(head, CR, len);
+
+    ctx->line.data = head;
+    ctx->line.len = (end ? end : head + len) - head;
+    ctx->tls = 1;
+
+    reason = ngx_agent_connect_judge(ac, ctx, head, len, &why);
+
+    if (reason == NGX_AGENT_REASON_RULE && early) {
+        reason = NGX_AGENT_REASON_MALFORMED;
+        why = "bytes came before the CONNECT was answered";
+    }
+
+    if (reason == NGX_AGENT_REASON_RULE
+        && ngx_agent_audit_connect(ctx) != NGX_OK)
+    {
+        reason = NGX_AGENT_REASON_AUDIT;
+    }
+
+    if (reason != NGX_AGENT_REASON_RULE) {
+
+        if (ngx_agent_refusal(c->pool, ctx, reason, why, &body) != NGX_OK) {
+            ngx_http_close_connection(c);
+            return;
+        }
+
+        ngx_agent_connect_answer(c, reason, &body);
+        return;
+    }
+
+    /*
+     * Exactly the head is read: what follows is the tunnel's.  The send
+     * buffer of a connection that has sent nothing yet takes the answer.
+     */
+
+    if (recv(c->fd, head, len, MSG_DONTWAIT) != (ssize_t) len
+        || c->send(c, (u_char *) NGX_AGENT_OPEN, sizeof(NGX_AGENT_OPEN) - 1)
+           != (ssize_t) sizeof(NGX_AGENT_OPEN) - 1)
     {
         ngx_http_close_connection(c);
         return;
     }
 
-    ctx->line.data = line;
-    ctx->line.len = len;
+    ac->named = ctx->target.authority;
+
+    c->read->ready = 0;
+    ngx_agent_connect_wait(c);
+}
+
+
+/* "CONNECT host:port HTTP/1.1", and a Host that agrees if there is one. */
+
+static ngx_agent_reason_e
+ngx_agent_connect_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
+    u_char *head, size_t len, const char **why)
+{
+    u_char              *p, *last, *space;
+    target_t            *t;
+    authority_error_t    err;
+    ngx_agent_reason_e   reason;
 
     t = &ctx->target;
-    why = NULL;
 
-    p = line + NGX_AGENT_CONNECT_LEN;
-    space = memchr(p, ' ', line + len - p);
-
-    err = authority_parse(p, (space ? space : line + len) - p, 0,
-                          &t->authority);
+    reason = ngx_agent_decide_load(ac->connection->pool, ac->connection->log,
+                                   ctx);
 
     t->method = (u_char *) "CONNECT";
     t->method_len = NGX_AGENT_CONNECT_LEN - 1;
     t->https = true;
 
-    reason = ngx_agent_decide_load(c->pool, c->log, ctx);
+    p = head + NGX_AGENT_CONNECT_LEN;
+    last = head + ctx->line.len;
+    space = memchr(p, ' ', last - p);
 
-    if (err != AUTHORITY_OK || space == NULL
-        || ngx_strncmp(space, " HTTP/1.", sizeof(" HTTP/1.") - 1) != 0)
+    err = authority_parse(p, (space ? space : last) - p, 0, &t->authority);
+
+    if (err != AUTHORITY_OK) {
+        *why = authority_strerror(err);
+        return NGX_AGENT_REASON_MALFORMED;
+    }
+
+    if (space == NULL
+        || (last - space != sizeof(" HTTP/1.1") - 1)
+        || (ngx_memcmp(space, " HTTP/1.1", last - space) != 0
+            && ngx_memcmp(space, " HTTP/1.0", last - space) != 0))
     {
-        reason = NGX_AGENT_REASON_MALFORMED;
-        why = err ? authority_strerror(err) : "the request line is malformed";
+        *why = "the request line is malformed";
+        return NGX_AGENT_REASON_MALFORMED;
+    }
 
-    } else if (reason == NGX_AGENT_REASON_RULE) {
+    if (ngx_agent_connect_head(head, len) != len) {
+        *why = "the request's head is too large";
+        return NGX_AGENT_REASON_MALFORMED;
+    }
 
-        switch (policy_find_rule(ctx->policy, &t->authority, &ctx->rule)) {
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return reason;
+    }
 
-        case POLICY_NO_HOST:
-            reason = NGX_AGENT_REASON_HOST;
-            break;
+    reason = ngx_agent_connect_host(ctx, last + 2, head + len - 2, why);
 
-        case POLICY_NO_PORT:
-            reason = NGX_AGENT_REASON_PORT;
-            break;
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return reason;
+    }
 
-        default: /* POLICY_FOUND */
-            reason = NGX_AGENT_REASON_CONNECT;
-            break;
+    switch (policy_find_rule(ctx->policy, &t->authority, &ctx->rule)) {
+
+    case POLICY_NO_HOST:
+        return NGX_AGENT_REASON_HOST;
+
+    case POLICY_NO_PORT:
+        return NGX_AGENT_REASON_PORT;
+
+    default: /* POLICY_FOUND */
+        return NGX_AGENT_REASON_RULE;
+    }
+}
+
+
+/*
+ * The header lines of a CONNECT.  Host may leave the port out, as some
+ * clients do; a body cannot be.
+ */
+
+static ngx_agent_reason_e
+ngx_agent_connect_host(ngx_agent_ctx_t *ctx, u_char *p, u_char *last,
+    const char **why)
+{
+    u_char              *end, *colon, *value;
+    authority_t          host;
+    ngx_uint_t           seen;
+    authority_error_t    err;
+
+    seen = 0;
+
+    for ( /* void */ ; p < last; p = end + 2) {
+
+        end = ngx_strlchr(p, last, CR);
+        colon = end ? ngx_strlchr(p, end, ':') : NULL;
+
+        if (colon == NULL || colon == p || end[1] != LF) {
+            *why = "a header line is malformed";
+            return NGX_AGENT_REASON_MALFORMED;
+        }
+
+        if ((colon - p == 14
+             && ngx_strncasecmp(p, (u_char *) "content-length", 14) == 0)
+            || (colon - p == 17
+                && ngx_strncasecmp(p, (u_char *) "transfer-encoding", 17)
+                   == 0))
+        {
+            *why = "a CONNECT has no body";
+            return NGX_AGENT_REASON_MALFORMED;
+        }
+
+        if (colon - p != 4
+            || ngx_strncasecmp(p, (u_char *) "host", 4) != 0)
+        {
+            continue;
+        }
+
+        for (value = colon + 1;
+             value < end && (*value == ' ' || *value == '\t');
+             value++)
+        {
+            /* void */
+        }
+
+        ctx->host.data = value;
+        ctx->host.len = end - value;
+
+        err = authority_parse(value, end - value, ctx->target.authority.port,
+                              &host);
+
+        if (err != AUTHORITY_OK || seen++) {
+            *why = err ? authority_strerror(err) : "there are two Host lines";
+            return NGX_AGENT_REASON_MALFORMED;
+        }
+
+        if (!authority_same_host(&host, &ctx->target.authority)
+            || host.port != ctx->target.authority.port)
+        {
+            *why = "the request line and Host name different targets";
+            return NGX_AGENT_REASON_MISMATCH;
         }
     }
 
-    ctx->tls = 1;
-
-    if (ngx_agent_refusal(c->pool, ctx, reason, why, &body) != NGX_OK) {
-        ngx_http_close_connection(c);
-        return;
-    }
-
-    ngx_agent_connect_answer(c, ngx_agent_reason(reason)->status, &body);
+    return NGX_AGENT_REASON_RULE;
 }
 
 
 static void
-ngx_agent_connect_answer(ngx_connection_t *c, ngx_uint_t status,
+ngx_agent_connect_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
     ngx_str_t *body)
 {
-    u_char  *p, *last, *text, drain[NGX_AGENT_CONNECT_MAX];
-    size_t   size;
+    u_char      *p, *last, *text, drain[NGX_AGENT_HEAD_MAX];
+    size_t       size;
+    ngx_uint_t   status;
 
+    status = ngx_agent_reason(reason)->status;
     size = body->len + 512;
 
     text = ngx_pnalloc(c->pool, size);
@@ -220,14 +422,14 @@ ngx_agent_connect_answer(ngx_connection_t *c, ngx_uint_t status,
                          "Connection: close" CRLF CRLF "%V",
                          status, status == 403 ? "Forbidden"
                                  : status == 400 ? "Bad Request"
+                                 : status == 503 ? "Service Unavailable"
                                                  : "Internal Server Error",
                          body->len, status == 403 ? "denied" : "failed",
                          body);
 
         /*
-         * A fresh connection's send buffer takes this at once.  What was
-         * peeked at is read first: closing a socket with unread bytes resets
-         * it, and the client would not see the answer.
+         * What was peeked at is read first: closing a socket with unread
+         * bytes resets it, and the client would not see the answer.
          */
 
         (void) recv(c->fd, drain, sizeof(drain), MSG_DONTWAIT);
@@ -236,28 +438,4 @@ ngx_agent_connect_answer(ngx_connection_t *c, ngx_uint_t status,
     }
 
     ngx_http_close_connection(c);
-}
-
-
-static ngx_http_core_srv_conf_t *
-ngx_agent_connect_core(ngx_connection_t *c)
-{
-    ngx_http_port_t      *port;
-    ngx_http_in_addr_t   *addr;
-#if (NGX_HAVE_INET6)
-    ngx_http_in6_addr_t  *addr6;
-#endif
-
-    port = c->listening->servers;
-
-#if (NGX_HAVE_INET6)
-    if (c->local_sockaddr->sa_family == AF_INET6) {
-        addr6 = port->addrs;
-        return addr6->conf.default_server;
-    }
-#endif
-
-    addr = port->addrs;
-
-    return addr->conf.default_server;
 }

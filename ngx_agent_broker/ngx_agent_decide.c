@@ -17,6 +17,8 @@
 
 static ngx_int_t ngx_agent_judge(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+static target_error_t ngx_agent_judge_door(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_judge_target(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_resolve(ngx_http_request_t *r,
@@ -191,6 +193,10 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     err = target_parse(ctx->line.data, ctx->line.len, ctx->host.data,
                        ctx->host.len, &ctx->target, &why);
 
+    if (err == TARGET_OK) {
+        err = ngx_agent_judge_door(r, ctx, &why);
+    }
+
     reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
 
     if (err != TARGET_OK) {
@@ -204,6 +210,70 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     return ngx_agent_judge_target(r, ctx);
+}
+
+
+/*
+ * What the connection has already named, by its door, by CONNECT or by SNI,
+ * must be what the request names.
+ */
+
+static target_error_t
+ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    const char **why)
+{
+    in_port_t                port;
+    target_t                *t;
+    ngx_uint_t               tls;
+    const authority_t       *named;
+    ngx_agent_connection_t  *ac;
+
+    t = &ctx->target;
+    ac = ngx_agent_connection(r->connection);
+    tls = (r->connection->ssl != NULL);
+
+    if (tls && !t->absolute) {
+
+        t->https = true;
+
+        if (!t->authority.has_port) {
+            t->authority.port = 443;
+        }
+    }
+
+    if (tls && !t->https) {
+        *why = "an http URL was sent over TLS";
+        return TARGET_MISMATCH;
+    }
+
+    if (tls) {
+        named = &ac->tls_name;
+        port = ac->tls_name.port;
+
+    } else if (ac->named.host_len) {
+        named = &ac->named;
+        port = ac->named.port;
+
+    } else if (ac->door->kind == NGX_AGENT_DOOR_WEB) {
+        named = NULL;
+        port = ac->door->port;
+
+    } else {
+        return TARGET_OK;
+    }
+
+    if (named && !authority_same_host(named, &t->authority)) {
+        *why = tls ? "the request and SNI name different hosts"
+                   : "the request and CONNECT name different hosts";
+        return TARGET_MISMATCH;
+    }
+
+    if (port != t->authority.port) {
+        *why = "the request names another port than the one it came to";
+        return TARGET_MISMATCH;
+    }
+
+    return TARGET_OK;
 }
 
 
@@ -552,6 +622,13 @@ ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     ctx->state = NGX_AGENT_ALLOWED;
+
+    /*
+     * Core would switch protocols when the client asked for it and the
+     * upstream answers 101, although Upgrade is not sent on.
+     */
+
+    r->headers_in.upgrade = NULL;
 
     ngx_agent_slot_count(ctx->task->id, 1, 0, 0);
 

@@ -68,6 +68,32 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 }
 
 
+/* A CONNECT that was answered: the requests in it have lines of their own. */
+
+ngx_int_t
+ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
+{
+    char           rule[NGX_AGENT_RULE_NAME];
+    authority_t   *a;
+    audit_line_t   line;
+
+    a = &ctx->target.authority;
+
+    ngx_agent_audit_begin(&line, "connect", ctx->task->id, ctx->task->policy,
+                          ctx->policy_hash, ctx->uid);
+
+    audit_line_word(&line, "verdict", "allowed");
+    audit_line_word(&line, "reason", "rule");
+    audit_line_word(&line, "rule", ngx_agent_rule_name(ctx->rule, rule));
+    audit_line_text(&line, "host", a->host, a->host_len, AUTHORITY_HOST_MAX);
+    audit_line_number(&line, "port", a->port);
+    audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
+                    sizeof(ctx->request));
+
+    return ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
 /*
  * The log phase runs for every request, also for one whose parsing failed:
  * each leaves a line.  A refusal has left its own already.
@@ -138,7 +164,8 @@ ngx_agent_log(ngx_http_request_t *r)
     ngx_agent_audit_begin(&line, "door_error", task->id, task->policy,
                           view.policy_hash, task->uid);
 
-    audit_line_word(&line, "door", "proxy");
+    audit_line_word(&line, "door", ngx_agent_door_name(
+                           ngx_agent_connection(r->connection)->door->kind));
     audit_line_word(&line, "reason", ngx_agent_door_reason(r, ctx));
     audit_line_number(&line, "status", (int64_t) r->headers_out.status);
 

@@ -39,10 +39,6 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
 
-    [NGX_AGENT_REASON_CONNECT] = { "connect_not_served", 403,
-        "call http://HOST/ through this proxy instead of https://HOST/: "
-        "the broker goes out by TLS itself" },
-
     [NGX_AGENT_REASON_SNI] = { "sni_mismatch", 403,
         "the TLS client must name (SNI) the host it wants, the same as in "
         "CONNECT" },

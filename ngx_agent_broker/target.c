@@ -154,13 +154,18 @@ target_is_token_byte(unsigned char ch)
 }
 
 
-/* RFC 9112 section 2.3: one digit each, and nothing behind. */
+/*
+ * RFC 9112 section 2.3: one digit each, and nothing behind.  A stream of
+ * HTTP/2 has no request line; nginx writes one with "HTTP/2.0" for it, and
+ * takes that from no client.
+ */
 
 static bool
 target_is_version(const unsigned char *p, const unsigned char *end)
 {
-    return end - p == 8 && memcmp(p, "HTTP/1.", 7) == 0
-           && p[7] >= '0' && p[7] <= '9';
+    return end - p == 8
+           && ((memcmp(p, "HTTP/1.", 7) == 0 && p[7] >= '0' && p[7] <= '9')
+               || memcmp(p, "HTTP/2.0", 8) == 0);
 }
 
 

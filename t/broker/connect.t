@@ -1,0 +1,244 @@
+#!/usr/bin/perl
+
+# Unmodified clients: CONNECT, TLS that ends at the door, the web doors for
+# programs that know of no proxy, and HTTP/2.  What the connection has named
+# and what the request names must agree.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Test::More;
+
+my $token = 'sk_test_0123456789abcdef_marker';
+
+my $t   = AgentTest->new;
+my $up  = $t->upstream(names => ['api.internal', 'other.internal']);
+my $dns = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
+                    qw(api.internal other.internal) });
+my $port = $up->port;
+my $vault = $t->write('vault', "api = $token\n", 0600);
+
+my $b = $t->broker(http => <<"END");
+    resolver 127.0.0.1:$dns->{port};
+    agent_vault $vault;
+    agent_audit logs/agent-audit.log;
+    agent_policy analysis {
+        host api.internal:$port {
+            methods GET POST;
+            bearer  api;
+            private 127.0.0.0/8;
+            trusted_certificate @{[$t->ca->{cert}]};
+        }
+        host other.internal:$port {
+            private 127.0.0.0/8;
+            trusted_certificate @{[$t->ca->{cert}]};
+        }
+    }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+
+my $l = $t->launcher;
+my $task = $l->open_task($b->control, 'analysis');
+ok($task->{ok}, 'a task is opened') or diag explain $task;
+is_deeply([map { "$_->{name} $_->{port}" } @{ $task->{doors} }],
+          ['proxy 8899', 'web 80', 'web 443', "web $port"],
+          'with a door for the proxy and for each port');
+
+my $ca = $t->write('box-ca.pem', $task->{ca});
+my $seen = 0;
+
+# curl in the box; what it printed, with its status at the end
+sub curl (@args) {
+    my $run = $l->do(run => {
+        argv => ['curl', '-sS', '--max-time', '20', '--cacert', $ca,
+                 '-w', '\n%{http_code} %{http_version} %{exitcode}', @args],
+        env => { PATH => $ENV{PATH} } });
+    die $run->{error} if $run->{error};
+    my ($body, $code, $version, $exit)
+        = $run->{data} =~ /^(.*)\n(\d+) ([\d.]+) (\d+)\z/s;
+    return { body => $body, code => $code, version => $version,
+             exit => $run->{status}, err => $run->{err} };
+}
+
+sub through_proxy (@args) { curl('-x', 'http://127.0.0.1:8899', @args) }
+
+sub to_web (@args) {
+    curl('--noproxy', '*', '--connect-to', '::192.0.2.7:', @args);
+}
+
+sub newest { return ($up->requests)[-1] }
+
+
+# Clients as they are
+
+my $r = through_proxy("https://api.internal:$port/echo", '--http1.1');
+is($r->{code}, 200, 'https by CONNECT works') or diag explain $r, $b->error_log;
+is_deeply(newest->{headers}{authorization}, ["Bearer $token"],
+          'and the token is attached outside');
+is(newest->{sni}, 'api.internal', 'to the host by TLS');
+
+$r = through_proxy("https://api.internal:$port/echo");
+is("$r->{code} $r->{version}", '200 2', 'HTTP/2 is spoken by ALPN');
+
+$r = to_web("https://api.internal:$port/echo");
+is("$r->{code} $r->{version}", '200 2',
+   'a client that knows of no proxy reaches the host at any address')
+    or diag explain $r;
+
+$r = to_web("http://api.internal:$port/echo");
+is($r->{code}, 200, 'by cleartext too');
+is(newest->{tls}, JSON::PP::true, 'which goes out as TLS');
+
+$r = curl('--noproxy', '*', '--connect-to', '::[2001:db8::7]:',
+          "https://api.internal:$port/echo");
+is($r->{code}, 200, 'and at any IPv6 address');
+
+$r = through_proxy('-p', "http://api.internal:$port/echo");
+is($r->{code}, 200, 'plain HTTP in a CONNECT');
+
+my $body = $t->write('body', 'x' x 200000);
+$r = through_proxy("https://api.internal:$port/echo", '-d', "\@$body");
+is(length newest->{body}, 200000, 'a body over HTTP/2 arrives whole');
+
+$r = through_proxy("https://api.internal:$port/echo",
+                   "https://other.internal:$port/echo");
+is(newest->{sni}, 'other.internal', 'another host');
+ok(!newest->{headers}{authorization}, 'without the first one\'s token');
+
+my @connects = $b->audit('connect');
+ok(@connects >= 5, 'each CONNECT left a line');
+is($connects[0]{host}, 'api.internal', 'with the host');
+
+
+# Refused
+
+my $before = $up->connections;
+
+$r = through_proxy('https://evil.example/');
+is($r->{exit}, 56, 'a CONNECT to another host is refused');
+like($r->{err}, qr/403/, 'with 403');
+
+$r = to_web('https://evil.example/');
+is($r->{exit}, 35, 'TLS to another host gets an alert');
+like($r->{err}, qr/unrecognized name/i, 'that says which');
+
+$r = to_web('http://evil.example/');
+is($r->{code}, 403, 'HTTP to another host a 403');
+like($r->{body}, qr/host_not_allowed/, 'that says why');
+
+$r = to_web('https://api.internal/');
+is($r->{exit}, 35, 'and so does another port');
+
+is($up->connections, $before, 'nothing was dialled');
+is_deeply([map { "$_->{host}:$_->{port} $_->{reason}" }
+           $b->audit('egress', verdict => 'denied')],
+          ['evil.example:443 host_not_allowed',
+           'evil.example:443 host_not_allowed',
+           'evil.example:80 host_not_allowed',
+           'api.internal:443 port_not_allowed'],
+          'and each left its line');
+
+
+# B-043, B-046: what was named first holds
+
+sub inside ($sni, @lines) {
+    my $script = <<'END';
+import socket, ssl, sys
+connect, sni, ca, text = sys.argv[1:5]
+s = socket.create_connection(("127.0.0.1", 8899))
+s.sendall(("CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (connect, connect)).encode())
+head = s.recv(4096)
+assert b" 200 " in head, head
+c = ssl.create_default_context(cafile=ca)
+c.check_hostname = False
+try:
+    s = c.wrap_socket(s, server_hostname=sni or None)
+    s.sendall(text.encode("latin1").decode("unicode_escape").encode("latin1"))
+    print(s.recv(65536).decode("latin1"))
+except ssl.SSLError as e:
+    print("ALERT", e.reason)
+END
+    my $run = $l->do(run => { argv => ['/usr/bin/python3', '-c', $script,
+        "api.internal:$port", $sni, $ca, join('', map { "$_\\r\\n" } @lines, '')],
+        env => {} });
+    return $run->{data} || $run->{err};
+}
+
+like(inside('api.internal', 'GET /echo HTTP/1.1', "Host: api.internal:$port"),
+     qr/^HTTP\/1.1 200/, 'the equal name passes');
+like(inside('other.internal', 'GET / HTTP/1.1', 'Host: x'),
+     qr/^ALERT/, 'B-043 an allowed SNI that is not the CONNECT\'s does not');
+like(inside('', 'GET / HTTP/1.1', 'Host: x'), qr/^ALERT/,
+     'B-043 and none does not');
+like(inside('API.Internal', 'GET /echo HTTP/1.1',
+            "Host: api.internal:$port"), qr/^HTTP\/1.1 200/,
+     'B-043 upper case is the same name');
+
+for my $case (
+    ['another host',          "Host: other.internal:$port", '/'],
+    ['a denied host',         'Host: evil.example', '/'],
+    ['another port',          'Host: api.internal:8443', '/'],
+    ['no port',               'Host: api.internal', '/'],
+    ['an absolute http URL',  "Host: api.internal:$port",
+     "http://api.internal:$port/"],
+    ['another absolute URL',  "Host: other.internal:$port",
+     "https://other.internal:$port/"],
+    ['an address',            'Host: 10.0.0.1', '/'],
+) {
+    my ($what, $host, $target) = @$case;
+    my $got = inside('api.internal', "GET $target HTTP/1.1", $host);
+    like($got, qr/^HTTP\/1.1 400.*authority_mismatch/s,
+         "B-046 in the tunnel, $what is refused") or diag $got;
+}
+
+
+# B-051: early bytes
+
+for my $more ("GET http://api.internal:$port/early HTTP/1.1\r\nHost: x\r\n\r\n",
+              "\x16\x03\x01\x00\x05hello") {
+    my $got = $l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
+                       . "Host: api.internal:$port\r\n\r\n$more");
+    is($got->{status}, 400, 'B-051 bytes behind a CONNECT are refused');
+}
+is(scalar(grep { $_->{target} =~ /early/ } $up->requests), 0,
+   'B-051 and never taken for a request');
+
+
+# B-018: what CONNECT may name
+
+for my $target ('api.internal', 'api.internal:', ':443', ':',
+                "api.internal:$port/", "api.internal:$port?",
+                "u\@api.internal:$port", "http://api.internal:$port",
+                'api.internal:65536', 'api.internal:007', 'api.internal:-1',
+                'api.internal:https', "[api.internal]:$port",
+                '[[::1]]:443', '::1:443', "api.internal :$port") {
+    my $got = $l->http("CONNECT $target HTTP/1.1\r\nHost: x\r\n\r\n");
+    is($got->{status}, 400, "B-018 CONNECT $target is malformed")
+        or diag $got->{raw};
+}
+is($l->http("CONNECT api.internal:$port HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+   ->{status}, 400, 'another Host is refused');
+is($l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
+            . "Content-Length: 5\r\n\r\nhello")->{status}, 400,
+   'and a body');
+
+
+# The authority of the boxes
+
+my $text = $t->openssl('x509', '-in', $ca, '-noout', '-text');
+like($text, qr/CA:TRUE, pathlen:0/, 'the boxes\' authority signs no other');
+my $key = $b->prefix . '/agent-state/ca.pem';
+is((stat $key)[2] & 07777, 0600, 'its key is the owner\'s alone');
+my $old = $t->read($key);
+$b->reload;
+is($t->read($key), $old, 'and is kept over a reload');
+
+is_deeply([$b->audit_errors], [], 'the audit is whole');
+unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
+    or diag $b->error_log;
+
+done_testing;
