@@ -62,7 +62,7 @@ static const box_rlimit_t  box_rlimits[] = {
 };
 
 
-static pid_t box_clone(int *pidfd);
+static pid_t box_clone(box_spec_t *spec, int *pidfd);
 static int box_map(box_t *box, const box_spec_t *spec, fault_t *fault);
 static int box_write(pid_t pid, const char *file, const char *text,
     fault_t *fault);
@@ -180,7 +180,7 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
     (void) fcntl(out[0], F_SETFL, O_NONBLOCK);
     (void) fcntl(err[0], F_SETFL, O_NONBLOCK);
 
-    box->pid = box_clone(&box->pidfd);
+    box->pid = box_clone(spec, &box->pidfd);
 
     if (box->pid == 0) {
         (void) close(sync[0]);
@@ -226,7 +226,7 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
  */
 
 static pid_t
-box_clone(int *pidfd)
+box_clone(box_spec_t *spec, int *pidfd)
 {
     long                pid;
     struct clone_args   args;
@@ -236,6 +236,26 @@ box_clone(int *pidfd)
         .pidfd = (uint64_t) (uintptr_t) pidfd,
         .exit_signal = SIGCHLD
     };
+
+    if (spec->into != -1) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t) spec->into;
+
+        pid = syscall(SYS_clone3, &args, sizeof(args));
+
+        if (pid == 0) {
+            spec->nattach = 0;
+        }
+
+        if (pid != -1) {
+            return (pid_t) pid;
+        }
+
+        /* whatever it was: without the flag it is said by who cannot join */
+
+        args.flags &= ~(uint64_t) CLONE_INTO_CGROUP;
+        args.cgroup = 0;
+    }
 
     pid = syscall(SYS_clone3, &args, sizeof(args));
 

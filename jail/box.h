@@ -60,7 +60,10 @@ typedef struct {
     int              out;
     int              err;
     int              attach[CGROUP_ATTACH_MAX];
-    unsigned         nattach;
+    unsigned         nattach;           /* 0: it was born in its group */
+
+    /* of the launcher: the group that the box is to be born in, or -1 */
+    int              into;
 
     /* the launcher's own text, to be wiped in the child */
     char            *scrub;

@@ -1,10 +1,11 @@
 /*
- * Which version of cgroups this host enforces limits with.
+ * Which version of cgroups this host enforces limits with.  A controller is
+ * bound to one hierarchy: a hybrid host has some of them in each, and only a
+ * version that has all of them will do.
  */
 
 #include <errno.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
+#include <stddef.h>
 
 #include "cgroup.h"
 
@@ -12,19 +13,27 @@
 const cgroup_ops_t *
 cgroup_probe(fault_t *fault)
 {
-    struct statfs  sfs;
+    int             i;
+    cgroup_offer_t  least;
 
-    if (statfs("/sys/fs/cgroup", &sfs) == 0
-        && (unsigned long) sfs.f_type == CGROUP2_SUPER_MAGIC)
-    {
-        (void) fault_set(fault, STAGE_CGROUP, ENOTSUP,
-                         "/sys/fs/cgroup is a unified (v2) hierarchy, and "
-                         "limits are set through v1 controllers");
-        fault_fix(fault, "boot with systemd.unified_cgroup_hierarchy=0");
-        return NULL;
+    static const cgroup_ops_t *const  versions[] = {
+        &cgroup_v2, &cgroup_v1, NULL
+    };
+
+    /* one that has not all of them says itself what is missing */
+
+    for (least = CGROUP_OFFERS_ALL; least > CGROUP_OFFERS_NONE; least--) {
+        for (i = 0; versions[i]; i++) {
+            if (versions[i]->offers() >= least) {
+                return versions[i];
+            }
+        }
     }
 
-    return &cgroup_v1;
+    (void) fault_set(fault, STAGE_CGROUP, ENODEV, "no cgroups are mounted");
+    fault_fix(fault, "as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+
+    return NULL;
 }
 
 
@@ -33,7 +42,7 @@ cgroup_clear(cgroup_t *cg)
 {
     unsigned  i;
 
-    *cg = (cgroup_t) { .lock = -1 };
+    *cg = (cgroup_t) { .lock = -1, .into = -1 };
 
     for (i = 0; i < CGROUP_ATTACH_MAX; i++) {
         cg->parents[i] = -1;

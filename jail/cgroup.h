@@ -3,10 +3,11 @@
  * itself, read after its end, then removed.  A version of cgroups is one
  * table of functions; nothing else in the launcher knows which one it is.
  *
- * Where: <controller>/agent-jail/<uid of the launcher>/<slot>.  The directory
- * is at the same time the claim on the slot, a number below CGROUP_SLOTS that
- * no other live box of this uid has, and is locked (flock) by its launcher
- * for as long as that lives.  So a directory whose lock is free belongs to
+ * Where: v1 <controller>/agent-jail/<uid of the launcher>/<slot>, v2 as
+ * cgroup_place.c says.  The directory is at the same time the claim on the
+ * slot, a number below CGROUP_SLOTS that no other live box below the same
+ * directory has, and is locked (flock) by its launcher for as long as that
+ * lives.  So a directory whose lock is free belongs to
  * nobody, whatever pid namespace its launcher lived in, and may be swept.
  */
 
@@ -36,6 +37,9 @@ typedef struct {
     int                  parents[CGROUP_ATTACH_MAX];
     int                  dirs[CGROUP_ATTACH_MAX];
 
+    /* for CLONE_INTO_CGROUP; not to be closed; -1: there is no such thing */
+    int                  into;
+
     /*
      * Descriptors for the child: a "0" written to each by a process puts
      * that process into the group.
@@ -56,8 +60,18 @@ typedef struct {
 } cgroup_usage_t;
 
 
+typedef enum {
+    CGROUP_OFFERS_NONE = 0,     /* not mounted */
+    CGROUP_OFFERS_SOME,         /* not all of what a box needs */
+    CGROUP_OFFERS_ALL
+} cgroup_offer_t;
+
+
 struct cgroup_ops_s {
     const char  *version;       /* "v1", as in the result */
+
+    /* What this host, not this user, has of the version. */
+    cgroup_offer_t (*offers)(void);
 
     /* Claims a slot, makes the group, sets and verifies the limits. */
     int        (*create)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
@@ -65,6 +79,9 @@ struct cgroup_ops_s {
 
     /* Values that cannot be read are left as they are. */
     void       (*usage)(cgroup_t *cg, cgroup_usage_t *usage);
+
+    /* Kills all that is in the group; NULL: the version cannot. */
+    void       (*kill)(cgroup_t *cg);
 
     /* To be called when every process of the box is reaped. */
     void       (*remove)(cgroup_t *cg);
@@ -85,6 +102,7 @@ struct cgroup_ops_s {
 
 
 extern const cgroup_ops_t  cgroup_v1;
+extern const cgroup_ops_t  cgroup_v2;
 
 /* The operations for this host; NULL with a fault when there are none. */
 const cgroup_ops_t *cgroup_probe(fault_t *fault);

@@ -95,6 +95,7 @@ static const cgroup_counter_t  v1_counters[] = {
 };
 
 
+static cgroup_offer_t v1_offers(void);
 static int v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v1_usage(cgroup_t *cg, cgroup_usage_t *usage);
@@ -115,12 +116,31 @@ static int v1_set(int dir, const v1_limit_t *l, uint64_t limit,
 
 const cgroup_ops_t  cgroup_v1 = {
     "v1",
+    v1_offers,
     v1_create,
     v1_usage,
+    NULL,
     v1_remove,
     v1_sweep,
     v1_sweep_all
 };
+
+
+static cgroup_offer_t
+v1_offers(void)
+{
+    int   i, n;
+    char  path[256];
+
+    n = 0;
+
+    for (i = 0; i < V1_COUNT; i++) {
+        n += (v1_locate(i, path, sizeof(path)) == 0);
+    }
+
+    return n == 0 ? CGROUP_OFFERS_NONE
+                  : n < V1_COUNT ? CGROUP_OFFERS_SOME : CGROUP_OFFERS_ALL;
+}
 
 
 static int

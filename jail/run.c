@@ -351,6 +351,7 @@ run_cgroup(run_t *r)
     r->result.cgroup = ops->version;
     (void) memcpy(r->spec.attach, r->cgroup.attach, sizeof(r->spec.attach));
     r->spec.nattach = r->cgroup.nattach;
+    r->spec.into = r->cgroup.into;
 
     return box_identity(&r->spec, r->cgroup.slot, &r->result.fault);
 }
