@@ -120,7 +120,13 @@ setup_run(const box_spec_t *spec)
     (void) sigprocmask(SIG_SETMASK, &set, NULL);
 
     s.children = signalfd(-1, &set, SFD_CLOEXEC|SFD_NONBLOCK);
-    pid = s.children == -1 ? -1 : fork();
+
+    /*
+     * A copy of this process would be made for nothing but an exec.  Until
+     * that is done this one waits; the death signal ends such a wait, too.
+     */
+
+    pid = s.children == -1 ? -1 : vfork();
 
     if (pid == 0) {
         setup_main(&s);
