@@ -20,6 +20,8 @@ static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
 static void ngx_agent_wipe(void *data);
 static ngx_int_t ngx_agent_header_filter(ngx_http_request_t *r);
+static ngx_uint_t ngx_agent_is_no_answer(ngx_http_request_t *r,
+    ngx_http_upstream_t *u);
 
 
 /*
@@ -335,6 +337,27 @@ ngx_agent_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
+    if (r->upstream && r->err_status == 0
+        && ngx_agent_is_no_answer(r, r->upstream))
+    {
+        /*
+         * What follows it would reach the box as it is, past this filter: as
+         * the body of an interim answer, through a tunnel, or raw.
+         */
+
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "upstream sent no final HTTP/1.x answer");
+
+        ctx->failure = "no_answer";
+
+        ngx_http_clean_header(r);
+
+        r->http_version = NGX_HTTP_VERSION_11;
+        r->keepalive = 0;
+
+        return NGX_HTTP_BAD_GATEWAY;
+    }
+
     part = &r->headers_out.headers.part;
     header = part->elts;
 
@@ -366,7 +389,7 @@ ngx_agent_header_filter(ngx_http_request_t *r)
         }
     }
 
-    if (r->upstream == NULL || r->upstream->headers_in.status_n == 0) {
+    if (r->upstream == NULL || r->err_status) {
 
         /* nginx's own page: no upstream said this */
 
@@ -381,4 +404,18 @@ ngx_agent_header_filter(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
+}
+
+
+/*
+ * Only 2xx to 5xx with a status line of HTTP/1.x is an answer.  A box cannot
+ * ask for an upgrade (101), nor for what comes before an answer; and bytes
+ * without a status line nginx takes for an answer of HTTP/0.9.
+ */
+
+static ngx_uint_t
+ngx_agent_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
+{
+    return u->headers_in.status_n < 200 || u->headers_in.status_n > 599
+           || r->http_version < NGX_HTTP_VERSION_10;
 }

@@ -254,6 +254,8 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
 
     a = &ctx->addresses[ctx->next++];
 
+    ctx->failure = NULL;                    /* that was the one before it */
+
     ngx_memzero(&ctx->sockaddr, sizeof(ngx_sockaddr_t));
 
     if (a->v6) {
@@ -304,7 +306,7 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
 
     c = pc->connection;
 
-    if (state & NGX_PEER_FAILED) {
+    if ((state & NGX_PEER_FAILED) && ctx->failure == NULL) {
 
         verified = (c && c->ssl)
                    ? SSL_get_verify_result(c->ssl->connection) : X509_V_OK;
@@ -318,9 +320,6 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
         } else {
             ctx->failure = "upstream";
         }
-
-    } else {
-        ctx->failure = NULL;
     }
 
     if (pc->tries) {

@@ -18,6 +18,7 @@ Log, one JSON object a line:
 
 Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
   /set?NAME=VALUE&..  /redirect?to=  /raw?b64=  /short?n=  /drop  /upgrade
+  /gate/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
 Anything else: 200 and a small JSON object.
 """
 
@@ -39,10 +40,15 @@ BODY_KEPT = 1024 * 1024
 class Log:
     def __init__(self, path):
         self.lock = threading.Lock()
+        self.gates = {}
         self.fd = None
         if path:
             self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND,
                               0o644)
+
+    def gate(self, name):
+        with self.lock:
+            return self.gates.setdefault(name, threading.Event())
 
     def write(self, **fields):
         if self.fd is not None:
@@ -151,6 +157,31 @@ class Connection:
             self.sock.sendall(b"%x\r\n%s\r\n" % (len(data), data))
             time.sleep(int(query.get("ms", "10")) / 1000)
         self.sock.sendall(b"0\r\n\r\n")
+
+    def do_gate(self, rest, query, headers, body):
+        """One event, and the next when somebody asks for /open/NAME."""
+        self.sock.sendall(b"HTTP/1.1 200 Answer\r\n"
+                          b"Content-Type: text/event-stream\r\n"
+                          b"Transfer-Encoding: chunked\r\n\r\n"
+                          b"9\r\ndata: 0\n\n\r\n")
+        self.log.gate(rest).wait(self.args.timeout)
+        self.sock.sendall(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
+
+    def do_open(self, rest, query, headers, body):
+        self.log.gate(rest).set()
+        self.answer(200, b'{"open":true}')
+
+    def do_flood(self, rest, query, headers, body):
+        """A line without an end: n bytes in the status line or a header."""
+        self.sock.sendall({
+            "status": b"HTTP/1.1 200 ",
+            "header": b"HTTP/1.1 200 Answer\r\nX-Flood: ",
+            "headers": b"HTTP/1.1 200 Answer\r\n",
+        }[rest])
+        block = (b"X-Flood: a\r\n" if rest == "headers" else b"a") * 4096
+        for _ in range(int(query.get("n", "1048576")) // len(block)):
+            self.sock.sendall(block)
+        raise Closed
 
     def do_big(self, rest, query, headers, body):
         n = int(query.get("n", "1048576"))
