@@ -55,6 +55,7 @@
 
 #include "broker.h"
 #include "cgroup.h"
+#include "doctor.h"
 #include "run.h"
 
 
@@ -70,6 +71,7 @@ typedef struct {
 static int jail_run(int argc, char **argv);
 static int jail_policy(int argc, char **argv);
 static int jail_sweep(int argc, char **argv);
+static int jail_doctor(int argc, char **argv);
 static int jail_version(int argc, char **argv);
 static int jail_help(int argc, char **argv);
 
@@ -83,6 +85,7 @@ static const command_t  commands[] = {
     { "run", jail_run },
     { "policy", jail_policy },
     { "sweep", jail_sweep },
+    { "doctor", jail_doctor },
     { "--version", jail_version },
     { "--help", jail_help },
     { NULL, NULL }
@@ -233,6 +236,13 @@ jail_sweep(int argc, char **argv)
     (void) printf("{\"removed\":%d}\n", n == -1 ? 0 : n);
 
     return fflush(stdout) == 0 ? STATUS_DELIVERED : STATUS_SETUP;
+}
+
+
+static int
+jail_doctor(int argc, char **argv)
+{
+    return doctor(argc, argv, JAIL_VERSION);
 }
 
 

@@ -495,6 +495,8 @@ options_help(FILE *out)
         "usage: jail run [OPTION]... -- COMMAND [ARG]...\n"
         "       jail policy [--control SOCKET] NAME\n"
         "       jail sweep\n"
+        "       jail doctor [--json] [--compare] [--control SOCKET] "
+        "[--policy NAME]\n"
         "       jail --version | --help\n"
         "\n"
         "Runs COMMAND in a fresh box and prints one JSON object that says "
