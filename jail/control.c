@@ -183,7 +183,12 @@ control_read(control_t *c, json_t **message)
 
         if (end) {
             used = (size_t) (end - c->buf);
-            *message = json_loadb(c->buf, used, JSON_REJECT_DUPLICATES, NULL);
+
+            /* jansson takes a NUL after a number for white space */
+
+            *message = memchr(c->buf, '\0', used)
+                       ? NULL : json_loadb(c->buf, used,
+                                           JSON_REJECT_DUPLICATES, NULL);
 
             c->len -= used + 1;
             (void) memmove(c->buf, end + 1, c->len);

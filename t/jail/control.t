@@ -183,6 +183,7 @@ my @bad = (
     [{ open => { raw => "hello\n" } }, qr/not the broker's protocol/],
     [{ open => { raw => "[1]\n" } }, qr/not the broker's protocol/],
     [{ open => { raw => '{"ok":true,"ok":false}' . "\n" } }, qr/protocol/],
+    [{ open => { raw => "{\"ok\":true,\"n\":1\0}\n" } }, qr/protocol/],
     [{ open => { raw => 'x' x 70000 } }, qr/not the broker's protocol/],
     [{ open => { raw => '{"ok":true}' . "\n" } }, qr/task_id/],
     [{ open => 'close' }, qr/closed the connection/],

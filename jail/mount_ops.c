@@ -1,0 +1,390 @@
+/*
+ * The primitives of the box's file system, on the new mount API: a tree is
+ * cloned, restricted while nobody can reach it, and only then attached.  So
+ * there is no moment at which a mount is visible without its flags, and
+ * read-only holds for every mount below it, which a bind and a remount do
+ * not give.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "mount_ops.h"
+
+
+#define MOUNT_INODE_BYTES  4096         /* of a tmpfs, to one inode */
+#define MOUNT_INODES_MIN   1024
+#define MOUNT_SMALL        (128 << 10)
+
+
+static int mount_small(setup_t *s, const char *host, const char *path);
+
+
+int
+mount_text(setup_t *s, const char *path, const char *text)
+{
+    int     fd;
+    size_t  n;
+
+    n = strlen(text);
+    fd = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
+
+    if (fd == -1 || write(fd, text, n) != (ssize_t) n) {
+        return -1;
+    }
+
+    return close(fd);
+}
+
+
+
+/*
+ * A part of the host's file system, read-only, at the same place.  A link
+ * stays one if what it leads to is in the box as well.
+ */
+
+int
+mount_host(setup_t *s, const char *path, bool optional)
+{
+    int          rc, tree, fd;
+    char         host[512], target[512];
+    ssize_t      n;
+    struct stat  st;
+
+    (void) snprintf(host, sizeof(host), "/%s", path);
+
+    if (lstat(host, &st) != 0) {
+        return optional && errno == ENOENT ? 0 : -1;
+    }
+
+    if (S_ISLNK(st.st_mode) && optional) {
+        n = readlink(host, target, sizeof(target) - 1);
+
+        if (n == -1) {
+            return -1;
+        }
+
+        target[n] = '\0';
+
+        if (strncmp(path, "etc/", 4) != 0
+            || strncmp(target, "/usr/", 5) == 0
+            || strncmp(target, "../usr/", 7) == 0
+            || strncmp(target, "/etc/alternatives/", 18) == 0)
+        {
+            return symlinkat(target, s->root, path);
+        }
+    }
+
+    if (optional && !S_ISDIR(st.st_mode)) {
+        rc = mount_small(s, host, path);
+
+        if (rc != 1) {
+            return rc;
+        }
+    }
+
+    tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC
+                                         |AT_RECURSIVE);
+
+    if (tree == -1) {
+        return optional && errno == ENOENT ? 0 : -1;
+    }
+
+    if (fstat(tree, &st) != 0
+        || mount_attr(tree, RDONLY|NOSUID|NODEV, AT_RECURSIVE) != 0)
+    {
+        return -1;
+    }
+
+    if (S_ISDIR(st.st_mode)) {
+
+        if (mkdirat(s->root, path, 0755) != 0 && errno != EEXIST) {
+            return -1;
+        }
+
+    } else if (S_ISREG(st.st_mode)) {
+        fd = openat(s->root, path, O_WRONLY|O_CREAT|O_CLOEXEC, 0444);
+
+        if (fd == -1 || close(fd) != 0) {
+            return -1;
+        }
+
+    } else {
+        errno = EINVAL;
+        return setup_detail(s, "/%s is neither a file nor a directory", path);
+    }
+
+    return mount_attach(s, tree, path);
+}
+
+
+
+/*
+ * A short file is copied, which is cheaper than a mount and its end.  1: it
+ * was not a short file.
+ */
+
+static int
+mount_small(setup_t *s, const char *host, const char *path)
+{
+    int          in, out;
+    ssize_t      n;
+    struct stat  st;
+
+    in = open(host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC);
+
+    if (in == -1) {
+        return errno == ENOENT || errno == EACCES ? 0 : -1;
+    }
+
+    if (fstat(in, &st) != 0) {
+        return -1;
+    }
+
+    if (!S_ISREG(st.st_mode) || st.st_size > MOUNT_SMALL) {
+        return close(in) == 0 ? 1 : -1;
+    }
+
+    out = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
+
+    if (out == -1) {
+        return -1;
+    }
+
+    do {
+        n = sendfile(out, in, NULL, MOUNT_SMALL);
+    } while (n > 0 || (n == -1 && errno == EINTR));
+
+    if (n == -1) {
+        return -1;
+    }
+
+    (void) close(in);
+
+    return close(out);
+}
+
+
+
+/*
+ * The node is opened first and judged by what was opened: a host whose
+ * /dev/null is a link or a file gets no box, instead of one with that file
+ * in it.
+ */
+
+int
+mount_device(setup_t *s, const char *path, unsigned dev)
+{
+    int          tree;
+    char         host[64];
+    struct stat  st;
+
+    (void) snprintf(host, sizeof(host), "/%s", path);
+
+    tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC
+                                         |AT_SYMLINK_NOFOLLOW);
+
+    if (tree == -1 || fstat(tree, &st) != 0) {
+        return -1;
+    }
+
+    if (!S_ISCHR(st.st_mode)
+        || st.st_rdev != makedev(dev >> 8, dev & 255))
+    {
+        errno = ENODEV;
+        return setup_detail(s, "%s is not the device %u:%u", host,
+                            dev >> 8, dev & 255);
+    }
+
+    if (mount_attr(tree, NOSUID|NOEXEC, 0) != 0
+        || mount_text(s, path, "") != 0)
+    {
+        return -1;
+    }
+
+    return mount_attach(s, tree, path);
+}
+
+
+
+/* A read-only clone of something in the box, over something in the box. */
+
+int
+mount_over(setup_t *s, const char *source, const char *path)
+{
+    int  tree;
+
+    tree = sys_open_tree(s->root, source, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC
+                                          |AT_SYMLINK_NOFOLLOW);
+
+    if (tree == -1
+        || mount_attr(tree, RDONLY|NOSUID|NODEV|NOEXEC, 0) != 0)
+    {
+        return -1;
+    }
+
+    return mount_attach(s, tree, path);
+}
+
+
+
+/* A new file system, mounted nowhere yet; options are names and values. */
+
+int
+mount_fs(const char *type, const char *const *options, uint64_t attr)
+{
+    int  fd, mount, err;
+
+    fd = sys_fsopen(type, FSOPEN_CLOEXEC);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    mount = -1;
+
+    for ( /* void */ ; options[0]; options += 2) {
+        if (sys_fsconfig(fd, FSCONFIG_SET_STRING, options[0], options[1], 0)
+            != 0)
+        {
+            goto done;
+        }
+    }
+
+    if (sys_fsconfig(fd, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0) {
+        mount = sys_fsmount(fd, FSMOUNT_CLOEXEC, (unsigned) attr);
+    }
+
+done:
+
+    err = errno;
+    (void) close(fd);
+    errno = err;
+
+    return mount;
+}
+
+
+
+/*
+ * A tmpfs without a size takes half of the machine's memory, and its size
+ * does not count what has no pages: empty files, short links.  So it has a
+ * limit of inodes as well.
+ */
+
+int
+mount_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr)
+{
+    char         size[24], inodes[24], octal[8];
+    uint64_t     n;
+    const char  *options[] = {
+        "size", size, "nr_inodes", inodes, "mode", octal, NULL
+    };
+
+    n = bytes / MOUNT_INODE_BYTES;
+
+    (void) snprintf(size, sizeof(size), "%" PRIu64, bytes);
+    (void) snprintf(inodes, sizeof(inodes), "%" PRIu64,
+                    n < MOUNT_INODES_MIN ? MOUNT_INODES_MIN : n);
+    (void) snprintf(octal, sizeof(octal), "%o", mode);
+
+    return mount_fs("tmpfs", options, attr);
+}
+
+
+
+int
+mount_attach(setup_t *s, int tree, const char *path)
+{
+    if (tree == -1
+        || sys_move_mount(tree, "", s->root, path, MOVE_MOUNT_F_EMPTY_PATH)
+           != 0)
+    {
+        return -1;
+    }
+
+    return close(tree);
+}
+
+
+
+int
+mount_attr(int fd, uint64_t attr, unsigned flags)
+{
+    struct mount_attr  ma;
+
+    ma = (struct mount_attr) { .attr_set = attr };
+
+    return sys_mount_setattr(fd, "", AT_EMPTY_PATH|flags, &ma);
+}
+
+
+
+/* The directories above path that are not there. */
+
+int
+mount_parents(setup_t *s, const char *path)
+{
+    char   dir[512], *p;
+
+    if (strlen(path) >= sizeof(dir)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+
+    (void) strcpy(dir, path);
+
+    for (p = strchr(dir, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+
+        if (mkdirat(s->root, dir, 0755) != 0 && errno != EEXIST) {
+            return -1;
+        }
+
+        *p = '/';
+    }
+
+    return 0;
+}
+
+
+
+int
+mount_copy(setup_t *s, const task_file_t *file)
+{
+    int       fd;
+    off_t     offset;
+    ssize_t   n;
+    uint64_t  left;
+
+    fd = openat(s->root, file->path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    offset = 0;
+
+    for (left = file->size; left > 0; left -= (uint64_t) n) {
+        n = sendfile(fd, file->fd, &offset, left);
+
+        if (n <= 0) {
+
+            if (n == -1 && errno == EINTR) {
+                n = 0;
+                continue;
+            }
+
+            return -1;
+        }
+    }
+
+    return close(fd);
+}

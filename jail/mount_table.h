@@ -1,0 +1,176 @@
+/*
+ * The file system of a box: the table that mounts.c carries out, from top to
+ * bottom.  What a policy adds comes after it.
+ */
+
+#ifndef JAIL_MOUNT_TABLE_H
+#define JAIL_MOUNT_TABLE_H
+
+#include "box.h"
+
+
+#define MOUNT_MASK   ".mask"            /* while the box is being built */
+#define MOUNT_EMPTY  "var/empty"
+
+#define DEVICE(major, minor)  ((major) << 8 | (minor))
+
+
+typedef enum {
+    M_DIR,                      /* a directory */
+    M_LINK,                     /* a symbolic link to `arg` */
+    M_TEXT,                     /* a file that holds `arg` */
+    M_SYSTEM,                   /* the host's, read-only; a link stays one;
+                                   left out where the host has none */
+    M_ETC,                      /* the same, for a name in the host's /etc;
+                                   with "*": for all that begin so */
+    M_DEVICE,                   /* the host's node, if it is that device */
+    M_TMPFS,
+    M_PROC,
+    M_PTS,
+    M_FREEZE,                   /* the mount there becomes read-only */
+    M_RDONLY,                   /* a part of a mount becomes a read-only one */
+    M_HIDE                      /* an empty file or directory over it */
+} mount_kind_t;
+
+
+typedef struct {
+    mount_kind_t  kind;
+    const char   *path;         /* in the box, without the first "/" */
+    const char   *arg;
+    unsigned      mode;
+    unsigned      dev;
+} mount_op_t;
+
+
+static const mount_op_t  mount_plan[] = {
+
+    { M_SYSTEM, "usr", NULL, 0, 0 },
+    { M_SYSTEM, "bin", NULL, 0, 0 },
+    { M_SYSTEM, "sbin", NULL, 0, 0 },
+    { M_SYSTEM, "lib", NULL, 0, 0 },
+    { M_SYSTEM, "lib32", NULL, 0, 0 },
+    { M_SYSTEM, "lib64", NULL, 0, 0 },
+    { M_SYSTEM, "libx32", NULL, 0, 0 },
+
+    /* /etc is made: the host's holds keys, and names of users and machines */
+
+    { M_DIR, "etc", NULL, 0755, 0 },
+    { M_TEXT, "etc/passwd",
+      "root:x:0:0:root:/:/usr/sbin/nologin\n"
+      "task:x:1000:1000:task:" BOX_WORK ":/bin/sh\n"
+      "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", 0, 0 },
+    { M_TEXT, "etc/group",
+      "root:x:0:\n" "task:x:1000:\n" "nogroup:x:65534:\n", 0, 0 },
+    { M_TEXT, "etc/hosts",
+      "127.0.0.1 localhost box\n"
+      "::1 localhost ip6-localhost ip6-loopback\n", 0, 0 },
+    { M_TEXT, "etc/hostname", "box\n", 0, 0 },
+    { M_TEXT, "etc/resolv.conf",
+      "nameserver 127.0.0.1\n" "options timeout:1 attempts:1\n", 0, 0 },
+    { M_TEXT, "etc/nsswitch.conf",
+      "passwd: files\n" "group: files\n" "shadow: files\n"
+      "hosts: files dns\n" "networks: files\n" "protocols: files\n"
+      "services: files\n" "ethers: files\n" "rpc: files\n", 0, 0 },
+    { M_TEXT, "etc/shells", "/bin/sh\n" "/bin/bash\n", 0, 0 },
+    { M_LINK, "etc/mtab", "/proc/self/mounts", 0, 0 },
+
+    /* and the host's, where it is the same on every machine */
+
+    { M_ETC, "ld.so.cache", NULL, 0, 0 },
+    { M_ETC, "localtime", NULL, 0, 0 },
+    { M_ETC, "timezone", NULL, 0, 0 },
+    { M_ETC, "os-release", NULL, 0, 0 },
+    { M_ETC, "debian_version", NULL, 0, 0 },
+    { M_ETC, "alternatives", NULL, 0, 0 },
+    { M_ETC, "mime.types", NULL, 0, 0 },
+    { M_ETC, "protocols", NULL, 0, 0 },
+    { M_ETC, "services", NULL, 0, 0 },
+    { M_ETC, "locale.alias", NULL, 0, 0 },
+    { M_ETC, "matplotlibrc", NULL, 0, 0 },
+    { M_ETC, "fonts", NULL, 0, 0 },
+    { M_ETC, "perl", NULL, 0, 0 },
+    { M_ETC, "xml", NULL, 0, 0 },
+    { M_ETC, "texmf", NULL, 0, 0 },
+    { M_ETC, "crypto-policies", NULL, 0, 0 },
+    { M_ETC, "R", NULL, 0, 0 },
+    { M_ETC, "python3", "*", 0, 0 },
+    { M_ETC, "java-", "*", 0, 0 },
+    { M_ETC, "ImageMagick-", "*", 0, 0 },
+
+    /* never /etc/ssl itself: it holds `private` */
+
+    { M_DIR, "etc/ssl", NULL, 0755, 0 },
+    { M_SYSTEM, "etc/ssl/certs", NULL, 0, 0 },
+    { M_SYSTEM, "etc/ssl/cert.pem", NULL, 0, 0 },
+    { M_SYSTEM, "etc/ssl/openssl.cnf", NULL, 0, 0 },
+    { M_DIR, "etc/pki", NULL, 0755, 0 },
+    { M_SYSTEM, "etc/pki/ca-trust", NULL, 0, 0 },
+    { M_DIR, "etc/pki/tls", NULL, 0755, 0 },
+    { M_SYSTEM, "etc/pki/tls/certs", NULL, 0, 0 },
+    { M_SYSTEM, "etc/pki/tls/cert.pem", NULL, 0, 0 },
+
+    /* its own /dev, with the nodes that everybody may have */
+
+    { M_DIR, "dev", NULL, 0755, 0 },
+    { M_TMPFS, "dev", "1048576", 0755, 0 },
+    { M_DEVICE, "dev/null", NULL, 0, DEVICE(1, 3) },
+    { M_DEVICE, "dev/zero", NULL, 0, DEVICE(1, 5) },
+    { M_DEVICE, "dev/full", NULL, 0, DEVICE(1, 7) },
+    { M_DEVICE, "dev/random", NULL, 0, DEVICE(1, 8) },
+    { M_DEVICE, "dev/urandom", NULL, 0, DEVICE(1, 9) },
+    { M_DEVICE, "dev/tty", NULL, 0, DEVICE(5, 0) },
+    { M_DIR, "dev/pts", NULL, 0755, 0 },
+    { M_PTS, "dev/pts", NULL, 0, 0 },
+    { M_LINK, "dev/ptmx", "pts/ptmx", 0, 0 },
+    { M_LINK, "dev/fd", "/proc/self/fd", 0, 0 },
+    { M_LINK, "dev/stdin", "/proc/self/fd/0", 0, 0 },
+    { M_LINK, "dev/stdout", "/proc/self/fd/1", 0, 0 },
+    { M_LINK, "dev/stderr", "/proc/self/fd/2", 0, 0 },
+    { M_DIR, "dev/shm", NULL, 0755, 0 },
+    { M_TMPFS, "dev/shm", NULL, 01777, 0 },
+    { M_FREEZE, "dev", NULL, 0, 0 },
+
+    { M_DIR, "var", NULL, 0755, 0 },
+    { M_DIR, MOUNT_EMPTY, NULL, 0555, 0 },
+    { M_LINK, "var/tmp", "/tmp", 0, 0 },
+    { M_LINK, "var/run", "/run", 0, 0 },
+    { M_DIR, "run", NULL, 0755, 0 },
+    { M_DIR, "run/task", NULL, 0755, 0 },
+    { M_DIR, "run/task/in", NULL, 0755, 0 },
+    { M_DIR, "run/task/out", NULL, 0755, 0 },
+    { M_DIR, "tmp", NULL, 0755, 0 },
+
+    /*
+     * Its own /proc: only the box's processes are in it, and pid 1, which
+     * cannot be traced, is not shown.  Hidden is what everybody may read and
+     * what tells of the machine or of its other work.  kcore, kmsg, slabinfo,
+     * timer_list, vmallocinfo, sysrq-trigger and their like need no cover:
+     * they are host root's, and nobody in the box is.
+     */
+
+    { M_DIR, "proc", NULL, 0555, 0 },
+    { M_PROC, "proc", NULL, 0, 0 },
+    { M_RDONLY, "proc/sys", NULL, 0, 0 },
+    { M_HIDE, "proc/acpi", NULL, 0, 0 },
+    { M_HIDE, "proc/asound", NULL, 0, 0 },
+    { M_HIDE, "proc/bus", NULL, 0, 0 },
+    { M_HIDE, "proc/cmdline", NULL, 0, 0 },
+    { M_HIDE, "proc/diskstats", NULL, 0, 0 },
+    { M_HIDE, "proc/interrupts", NULL, 0, 0 },
+    { M_HIDE, "proc/irq", NULL, 0, 0 },
+    { M_HIDE, "proc/kallsyms", NULL, 0, 0 },
+    { M_HIDE, "proc/key-users", NULL, 0, 0 },
+    { M_HIDE, "proc/keys", NULL, 0, 0 },
+    { M_HIDE, "proc/latency_stats", NULL, 0, 0 },
+    { M_HIDE, "proc/modules", NULL, 0, 0 },
+    { M_HIDE, "proc/mtrr", NULL, 0, 0 },
+    { M_HIDE, "proc/pressure", NULL, 0, 0 },
+    { M_HIDE, "proc/sched_debug", NULL, 0, 0 },
+    { M_HIDE, "proc/schedstat", NULL, 0, 0 },
+    { M_HIDE, "proc/scsi", NULL, 0, 0 },
+    { M_HIDE, "proc/softirqs", NULL, 0, 0 },
+    { M_HIDE, "proc/timer_stats", NULL, 0, 0 },
+};
+
+
+#endif /* JAIL_MOUNT_TABLE_H */
