@@ -20,12 +20,13 @@
  *   ngx_agent_lease.c          the lease's proof
  *   ngx_agent_door.c           a box's listening sockets: checks, accepting
  *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
+ *   ngx_agent_dns.c            the boxes' name server
  *   ngx_agent_tls.c            TLS that ends at a door
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_refuse.c         the refusal
  *   ngx_agent_upstream.c       dialling what was judged
  *   ngx_agent_headers.c        the header that goes up, with the credential
- *   authority.c address.c target.c policy.c vault.c audit_line.c
+ *   authority.c address.c target.c policy.c vault.c audit_line.c dns.c mint.c
  *                              no nginx in them: parsers and plain data
  *
  * Which worker has a task: the one whose control connection the launcher's
@@ -542,6 +543,12 @@ void ngx_agent_control_stop(ngx_cycle_t *cycle);
 
 /* Takes a new connection over, until its first bytes are known. */
 void ngx_agent_connect(ngx_connection_t *c);
+
+
+/* ngx_agent_dns.c */
+
+void ngx_agent_dns_udp(ngx_event_t *rev);
+void ngx_agent_dns_tcp(ngx_connection_t *c);
 
 
 /* ngx_agent_tls.c */

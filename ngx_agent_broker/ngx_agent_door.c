@@ -26,6 +26,10 @@
 #define SO_NETNS_COOKIE  71             /* Linux 5.14 */
 #endif
 
+#ifndef IPV6_FREEBIND
+#define IPV6_FREEBIND  78               /* Linux 4.15 */
+#endif
+
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id  _sigev_un._tid
 #endif
@@ -250,9 +254,12 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *spec,
     ngx_socket_t s)
 {
+    int                one;
     socklen_t          len;
     ngx_connection_t  *c;
     ngx_listening_t   *ls;
+
+    one = 1;
 
     door->kind = spec->kind;
     door->port = spec->port;
@@ -306,6 +313,22 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     c->read->log = c->log;
     c->read->accept = 1;
     c->read->handler = ngx_agent_door_accept;
+
+    if (door->kind == NGX_AGENT_DOOR_DNS_UDP) {
+
+        /*
+         * An answer comes from the address that was asked.  Every address is
+         * local in a box, by route; IPv6 wants to be told that it may be one
+         * of no interface.
+         */
+
+        (void) setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one,
+                          sizeof(int));
+        (void) setsockopt(s, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof(int));
+
+        c->type = SOCK_DGRAM;
+        c->read->handler = ngx_agent_dns_udp;
+    }
 
     ls->connection = c;
     door->connection = c;
@@ -655,7 +678,12 @@ ngx_agent_connection_cleanup(void *data)
 static void
 ngx_agent_door_connection(ngx_connection_t *c)
 {
-    ngx_agent_connect(c);
+    if (ngx_agent_connection(c)->door->kind == NGX_AGENT_DOOR_DNS_TCP) {
+        ngx_agent_dns_tcp(c);
+
+    } else {
+        ngx_agent_connect(c);
+    }
 }
 
 

@@ -226,6 +226,9 @@ ngx_agent_control_specs(ngx_agent_launcher_t *l, const policy_t *policy)
                                    policy->rules[i]->port);
         }
     }
+
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_UDP, NGX_AGENT_PORT_DNS);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_TCP, NGX_AGENT_PORT_DNS);
 }
 
 
@@ -238,7 +241,7 @@ ngx_agent_control_spec(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
     ngx_uint_t  i;
 
     for (i = 0; i < l->doors_count; i++) {
-        if (l->doors[i].port == port) {
+        if (l->doors[i].port == port && l->doors[i].kind == kind) {
             return;
         }
     }

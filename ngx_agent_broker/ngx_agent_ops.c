@@ -63,7 +63,14 @@ ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
     json_error_t           error;
     const ngx_agent_op_t  *known;
 
-    request = json_loadb((char *) line, len, JSON_REJECT_DUPLICATES, &error);
+    request = NULL;
+
+    /* jansson 2.14 skips a NUL byte behind a number */
+
+    if (memchr(line, '\0', len) == NULL) {
+        request = json_loadb((char *) line, len, JSON_REJECT_DUPLICATES,
+                             &error);
+    }
 
     if (!json_is_object(request)) {
         json_decref(request);

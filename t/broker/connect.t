@@ -45,7 +45,8 @@ my $l = $t->launcher;
 my $task = $l->open_task($b->control, 'analysis');
 ok($task->{ok}, 'a task is opened') or diag explain $task;
 is_deeply([map { "$_->{name} $_->{port}" } @{ $task->{doors} }],
-          ['proxy 8899', 'web 80', 'web 443', "web $port"],
+          ['proxy 8899', 'web 80', 'web 443', "web $port", 'dns-udp 53',
+           'dns-tcp 53'],
           'with a door for the proxy and for each port');
 
 my $ca = $t->write('box-ca.pem', $task->{ca});

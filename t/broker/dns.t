@@ -1,0 +1,200 @@
+#!/usr/bin/perl
+
+# The dns doors: an allowed name leads to the web doors, any other does not
+# exist, at once, and nothing is ever asked outside.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Test::More;
+
+my $t   = AgentTest->new;
+my $up  = $t->upstream(names => ['api.internal', '*.packages.example']);
+my $dns = $t->dns({ 'api.internal' => { A => ['127.0.0.1'] } });
+my $port = $up->port;
+
+my $b = $t->broker(http => <<"END");
+    resolver 127.0.0.1:$dns->{port};
+    agent_audit logs/agent-audit.log;
+    agent_policy analysis {
+        host api.internal:$port {
+            private 127.0.0.0/8;
+            trusted_certificate @{[$t->ca->{cert}]};
+        }
+        host *.packages.example;
+    }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+
+my $l = $t->launcher;
+my $task = $l->open_task($b->control, 'analysis');
+ok($task->{ok}, 'a task is opened') or diag explain $task;
+my $ca = $t->write('box-ca.pem', $task->{ca});
+
+my %TYPE = (A => 1, NS => 2, CNAME => 5, PTR => 12, MX => 15, TXT => 16,
+            AAAA => 28, SRV => 33, HTTPS => 65, ANY => 255, AXFR => 252);
+my $id = 7;
+
+sub name ($text) {
+    return join('', map { pack 'C/a*', $_ } split /\./, $text) . "\0";
+}
+
+sub query ($name, $type = 'A', %opt) {
+    $id++;
+    return pack('n6', $id, $opt{flags} // 0x0100, $opt{qd} // 1,
+                $opt{an} // 0, $opt{ns} // 0, $opt{ar} // ($opt{edns} ? 1 : 0))
+        . ($opt{raw} // name($name)) . pack('nn', $TYPE{$type}, $opt{class} // 1)
+        . ($opt{edns} ? "\0" . pack('nnNn', 41, 1232, 0, 0) : '')
+        . ($opt{tail} // '');
+}
+
+my $ask = <<'END';
+import base64, socket, struct, sys
+how, address, data = sys.argv[1], sys.argv[2], base64.b64decode(sys.argv[3])
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+if how == "udp":
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.settimeout(float(sys.argv[4]))
+    s.connect((address, 53))      # answers from elsewhere are not delivered
+    s.send(data)
+    try:
+        sys.stdout.buffer.write(s.recv(4096))
+    except TimeoutError:
+        pass
+else:
+    s = socket.create_connection((address, 53))
+    s.settimeout(float(sys.argv[4]))
+    s.sendall(struct.pack(">H", len(data)) + data)
+    try:
+        sys.stdout.buffer.write(s.recv(4096)[2:])
+    except TimeoutError:
+        pass
+END
+
+sub ask ($data, %opt) {
+    my $run = $l->do(run => { argv => ['/usr/bin/python3', '-c', $ask,
+        $opt{how} // 'udp', $opt{address} // '127.0.0.1',
+        MIME::Base64::encode_base64($data, ''), $opt{timeout} // '5'] });
+    die $run->{err} if $run->{status};
+    my $raw = $run->{data};
+    return { none => 1 } if $raw eq '';
+    my ($rid, $flags, $qd, $an, $ns, $ar) = unpack 'n6', $raw;
+    my $address = $an && $raw =~ /\xc0\x0c\0\x01\0\x01....\0\x04(....)/s
+                ? join '.', unpack 'C4', $1 : undef;
+    return { id => $rid, rcode => $flags & 15, flags => $flags, qd => $qd,
+             an => $an, ar => $ar, address => $address, raw => $raw };
+}
+
+sub denied { return scalar $b->audit('dns', verdict => 'denied') }
+
+
+# Allowed names
+
+for my $how ('udp', 'tcp') {
+    my $r = ask(query('api.internal'), how => $how);
+    is($r->{rcode}, 0, "$how: an allowed name exists");
+    is($r->{id}, $id, "$how: the answer has the question's id");
+    like($r->{address}, qr/^198\.1[89]\.\d+\.\d+$/,
+         "$how: its address is of 198.18.0.0/15");
+}
+
+my $first = ask(query('api.internal'))->{address};
+is(ask(query('API.Internal'))->{address}, $first,
+   'the same name has the same address, however it is spelled');
+like(ask(query('API.Internal'))->{raw}, qr/\x03API\x08Internal/,
+     'and the question is repeated as it was asked');
+isnt(ask(query('a.packages.example'))->{address}, $first,
+     'another name has another');
+is(ask(query('packages.example'))->{rcode}, 3,
+   'a wildcard is not the name above it');
+
+for my $type (qw(AAAA MX TXT SRV HTTPS ANY)) {
+    my $r = ask(query('api.internal', $type));
+    is("$r->{rcode} $r->{an}", '0 0', "$type of an allowed name: no data");
+}
+
+my $r = ask(query('api.internal', 'A', edns => 1));
+is("$r->{rcode} $r->{an} $r->{ar}", '0 1 1', 'EDNS is answered with EDNS');
+
+for my $address ('8.8.8.8', '127.0.0.53', '::1', '2001:db8::53') {
+    is(ask(query('api.internal'), address => $address)->{address}, $first,
+       "a query sent to $address is answered from $address");
+}
+is(denied(), 1, 'only the refused name left a line');
+
+
+# Refused
+
+my $n = denied();
+for my $name ('evil.example', 'api.internal.evil.example', 'xapi.internal',
+              'secret-0123456789.evil.example', '1.0.0.127.in-addr.arpa',
+              'metadata.google.internal') {
+    my $started = Time::HiRes::time();
+    $r = ask(query($name));
+    is($r->{rcode}, 3, "$name does not exist");
+    is(denied(), ++$n, "$name: one line");
+}
+my ($line) = ($b->audit('dns'))[-1];
+is($line->{host}, 'metadata.google.internal', 'with the name');
+is($line->{task}, $task->{task_id}, 'and the task');
+
+is(scalar(grep { $_->{name} ne 'api.internal' } $dns->questions), 0,
+   'nothing was asked outside');
+
+
+# Not a query
+
+my %bad = (
+    'an answer'            => query('api.internal', 'A', flags => 0x8180),
+    'less than a header'   => "\0\1\2",
+);
+for my $what (sort keys %bad) {
+    ok(ask($bad{$what}, timeout => '0.3')->{none}, "$what is not answered");
+}
+
+my @formerr = (
+    ['two questions',      query('api.internal', 'A', qd => 2)],
+    ['no question',        query('api.internal', 'A', qd => 0)],
+    ['an answer in it',    query('api.internal', 'A', an => 1)],
+    ['a pointer',          query('', 'A', raw => "\xc0\x0c")],
+    ['a loop',             query('', 'A', raw => "\x01a\xc0\x0c")],
+    ['an unknown label',   query('', 'A', raw => "\x41aa\0")],
+    ['a name cut short',   substr(query('api.internal'), 0, 20)],
+    ['a name too long',    query('', 'A',
+                                 raw => ("\x3f" . 'a' x 63) x 5 . "\0")],
+    ['bytes behind it',    query('api.internal', 'A', tail => 'x')],
+    ['a broken OPT',       query('api.internal', 'A', ar => 1,
+                                 tail => "\0\0\x29\x04\xd0\0\0\0\0\0\x05x")],
+);
+for my $case (@formerr) {
+    is(ask($case->[1])->{rcode}, 1, "$case->[0] is malformed");
+}
+is(ask(query('api.internal', 'A', flags => 0x2800))->{rcode}, 4,
+   'another operation is not implemented');
+is(ask(query('api.internal', 'A', class => 3))->{rcode}, 5,
+   'another class is refused');
+is(ask(query('', 'A', raw => "\x0capi.internal\0"))->{rcode}, 3,
+   'a dot within a label is not two labels');
+is(ask(query('', 'A', raw => "\x03a\0b\x03com\0"))->{rcode}, 3,
+   'nor does a NUL end a name');
+($line) = ($b->audit('dns'))[-1];
+is($line->{host}, 'a\\000b.com', 'the line shows it');
+
+
+# The whole way: a name, any address, a web door, the host
+
+$r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '--cacert',
+    $ca, '--resolve', "api.internal:$port:$first", '-w', '%{http_code}',
+    '-o', '/dev/null', "https://api.internal:$port/echo"],
+    env => { PATH => $ENV{PATH} } });
+is($r->{data}, 200, 'the address of a name leads to its host') or diag $r->{err};
+
+is_deeply([$b->audit_errors], [], 'the audit is whole');
+unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
+    or diag $b->error_log;
+
+done_testing;
