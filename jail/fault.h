@@ -21,6 +21,8 @@ typedef enum {
     STAGE_NESTED,
     STAGE_CODE,
     STAGE_IN,
+    STAGE_WORKSPACE,
+    STAGE_OUT,
     STAGE_BROKER,
     STAGE_POLICY,
     STAGE_CGROUP,

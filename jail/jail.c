@@ -306,6 +306,7 @@ jail_signals(void)
 
     (void) signal(SIGCHLD, SIG_DFL);
     (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGXFSZ, SIG_IGN);
 
     (void) sigemptyset(&set);
     (void) sigprocmask(SIG_SETMASK, &set, NULL);

@@ -32,6 +32,7 @@ static int option_offline(options_t *options, const char *value,
 static int option_code(options_t *options, const char *value,
     fault_t *fault);
 static int option_in(options_t *options, const char *value, fault_t *fault);
+static int option_out(options_t *options, const char *value, fault_t *fault);
 static int option_env(options_t *options, const char *value, fault_t *fault);
 static int option_env_file(options_t *options, const char *value,
     fault_t *fault);
@@ -65,6 +66,9 @@ static const option_t  option_table[] = {
     { "in", "FILE[:NAME]", option_in, true, false,
       "a file to read: /run/task/in/NAME, linked from the\n"
       "                         working directory; may repeat" },
+    { "out", "DIR", option_out, false, false,
+      "a new directory for what the task leaves in\n"
+      "                         /run/task/out" },
     { "env", "NAME=VALUE", option_env, true, false,
       "a variable that the policy lists; may repeat" },
     { "env-file", "FILE", option_env_file, true, false,
@@ -400,6 +404,19 @@ option_in(options_t *options, const char *value, fault_t *fault)
 
     (void) strcpy(in->name, name);
     options->nin++;
+
+    return 0;
+}
+
+
+static int
+option_out(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the path in --out is empty");
+    }
+
+    options->out = value;
 
     return 0;
 }

@@ -34,6 +34,7 @@ static const char *const  reason_names[REASON_COUNT] = {
 static json_t *result_stream(output_t *out, json_t **cut);
 static json_t *result_limits(const result_t *r);
 static json_t *result_near(const result_t *r);
+static json_t *result_list(json_t *list);
 static json_t *result_error(const fault_t *fault);
 static json_t *result_words(const char *words);
 static json_t *result_signal(int sig);
@@ -113,7 +114,7 @@ result_text(result_t *r)
                      " s:{s:o, s:o}, s:{s:I, s:I},"
                      " s:o,"
                      " s:{s:I, s:I, s:I, s:I, s:I},"
-                     " s:o, s:O*, s:[],"
+                     " s:o, s:O*, s:o, s:o, s:o,"
                      " s:{s:s, s:s, s:s?, s:s?, s:s, s:o, s:s?}}",
 
                      "task_id", r->task_id,
@@ -142,7 +143,10 @@ result_text(result_t *r)
 
                      "near_limits", result_near(r),
                      "egress", r->egress ? r->egress : json_null(),
-                     "artifacts",
+                     "artifacts", result_list(r->artifacts),
+                     "artifacts_skipped", result_list(r->skipped),
+                     "workspace", r->workspace ? json_incref(r->workspace)
+                                               : json_null(),
 
                      "enforced", "isolation", "namespaces",
                                  "kernel", "shared",
@@ -187,7 +191,13 @@ result_free(result_t *r)
     output_free(&r->out);
     output_free(&r->err);
     json_decref(r->egress);
+    json_decref(r->artifacts);
+    json_decref(r->skipped);
+    json_decref(r->workspace);
     r->egress = NULL;
+    r->artifacts = NULL;
+    r->skipped = NULL;
+    r->workspace = NULL;
 }
 
 
@@ -250,6 +260,13 @@ result_near(const result_t *r)
     }
 
     return array;
+}
+
+
+static json_t *
+result_list(json_t *list)
+{
+    return list ? json_incref(list) : json_array();
 }
 
 

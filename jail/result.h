@@ -70,6 +70,9 @@ typedef struct {
     uint64_t      disk_bytes;
 
     json_t       *egress;       /* or NULL */
+    json_t       *artifacts;    /* or NULL */
+    json_t       *skipped;      /* or NULL */
+    json_t       *workspace;    /* or NULL */
     bool          broker;
     char          policy_hash[BROKER_HASH_MAX + 1];
     const char   *cgroup;       /* version, or NULL */

@@ -17,6 +17,7 @@
 #include "box.h"
 #include "broker.h"
 #include "cgroup.h"
+#include "collect.h"
 #include "env.h"
 #include "host.h"
 #include "landlock.h"
@@ -41,12 +42,14 @@ typedef struct {
     task_file_t     files[OPTIONS_IN_MAX + 1];
     char            hash[FILES_HASH_LEN + 1];
     variables_t     variables;
+    collect_t       collect;
 } run_t;
 
 
 static int run_nested(run_t *r);
 static int run_files(run_t *r);
 static int run_variables(run_t *r);
+static int run_out(run_t *r);
 static int run_open(run_t *r);
 static int run_readable(run_t *r);
 static int run_unlisted(run_t *r, const char *const *list, unsigned n);
@@ -55,6 +58,7 @@ static int run_cgroup(run_t *r);
 static int run_program(run_t *r);
 static int run_signals(run_t *r);
 static int run_box(run_t *r);
+static void run_take(run_t *r);
 static void run_close(run_t *r);
 static int run_print(run_t *r);
 
@@ -67,7 +71,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
     static run_t  r;
 
     static int  (*const steps[])(run_t *r) = {
-        run_nested, run_files, run_variables,
+        run_nested, run_files, run_variables, run_out,
         run_open, run_readable, run_limits,
         run_cgroup, run_program, run_signals,
         run_box
@@ -78,6 +82,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
     r.spec.scrub_len = scrub_len;
     r.spec.files = r.files;
     r.box = (box_t) { -1, -1, -1, -1, -1, -1 };
+    r.collect.dir = -1;
 
     limits_default(r.result.limits);
     cgroup_clear(&r.cgroup);
@@ -187,6 +192,15 @@ run_variables(run_t *r)
     }
 
     return 0;
+}
+
+
+static int
+run_out(run_t *r)
+{
+    return r->options->out ? collect_prepare(&r->collect, r->options->out,
+                                             &r->result.fault)
+                           : 0;
 }
 
 
@@ -461,6 +475,36 @@ run_box(run_t *r)
 }
 
 
+/*
+ * What the task left is taken whatever its end was: what a task that ran out
+ * of time has written so far is often what tells why.  The lease is closed by
+ * now, and the memory that holds the files is still the box's.
+ */
+
+static void
+run_take(run_t *r)
+{
+    const supervise_t  *s;
+
+    s = &r->supervise;
+
+    if (s->started && s->is_reaped && r->collect.dir != -1
+        && s->ndisks > BOX_DISK_OUT)
+    {
+        (void) collect_take(&r->collect, s->disks[BOX_DISK_OUT],
+                            &r->result.fault);
+
+        r->result.artifacts = json_incref(r->collect.artifacts);
+        r->result.skipped = json_incref(r->collect.skipped);
+
+    } else {
+        collect_drop(&r->collect);
+    }
+
+    collect_free(&r->collect);
+}
+
+
 static void
 run_close(run_t *r)
 {
@@ -488,6 +532,7 @@ run_close(run_t *r)
     }
 
     box_close(&r->box);
+    run_take(r);
 
     while (r->supervise.ndisks > 0) {
         (void) close(r->supervise.disks[--r->supervise.ndisks]);

@@ -547,8 +547,10 @@ supervise_dead(supervise_t *s, int64_t now)
         supervise_lifeline(s, now);
     }
 
+    si.si_pid = 0;
     (void) waitid(P_PIDFD, (id_t) s->box->pidfd, &si, WEXITED|WNOHANG|__WALL);
 
+    s->is_reaped = (si.si_pid != 0);
     s->is_dead = true;
     s->deadline = now + SUPERVISE_DRAIN_WAIT;
 

@@ -26,6 +26,7 @@ typedef struct {
     bool              is_executing;     /* what follows is execve */
     bool              is_killed;
     bool              is_dead;
+    bool              is_reaped;        /* and it was seen to be gone */
     int64_t           started;          /* ms; 0: COMMAND does not run yet */
     int64_t           finished;
     int64_t           deadline;         /* of the phase that it is in */

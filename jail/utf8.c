@@ -3,9 +3,13 @@
  * the first byte, and only the second byte has bounds of its own.
  */
 
+#include <stdio.h>
+#include <string.h>
+
 #include "utf8.h"
 
 
+static bool utf8_is_shown(const unsigned char *bytes, unsigned n);
 static bool utf8_second_is_valid(unsigned char first, unsigned char second);
 
 
@@ -108,4 +112,74 @@ utf8_is_printable(const char *text)
     }
 
     return u.need == 0;
+}
+
+
+void
+utf8_escape(const char *text, char *dst, size_t cap)
+{
+    char                   piece[4 * 4 + 1];
+    size_t                 n;
+    utf8_t                 u;
+    unsigned               i, len;
+    const unsigned char   *p;
+
+    p = (const unsigned char *) text;
+
+    for (n = 0; *p; p += len) {
+        u = (utf8_t) { 0 };
+
+        /* a NUL ends a character that is cut, and is not passed over */
+
+        for (len = 1; utf8_step(&u, p[len - 1]) == UTF8_MORE; len++) {
+            /* void */
+        }
+
+        if (u.have == len && utf8_is_shown(p, len)) {
+            (void) memcpy(piece, p, len);
+            piece[len] = '\0';
+
+        } else if (p[0] == '\\') {
+            (void) strcpy(piece, "\\\\");
+
+        } else {
+
+            /* of a bad sequence the last byte may begin the next one */
+
+            len = u.have == len ? len : 1;
+
+            for (i = 0; i < len; i++) {
+                (void) sprintf(piece + 4 * i, "\\x%02x", p[i]);
+            }
+        }
+
+        if (n + strlen(piece) >= cap) {
+            break;
+        }
+
+        (void) strcpy(dst + n, piece);
+        n += strlen(piece);
+    }
+
+    dst[n] = '\0';
+}
+
+
+/* U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069: the bidi controls */
+
+static bool
+utf8_is_shown(const unsigned char *b, unsigned n)
+{
+    if (n == 1) {
+        return b[0] >= 0x20 && b[0] < 0x7f && b[0] != '\\';
+    }
+
+    if (n == 2) {
+        return b[0] != 0xc2 || b[1] >= 0xa0;
+    }
+
+    return !(n == 3 && b[0] == 0xe2
+             && ((b[1] == 0x80 && (b[2] == 0x8e || b[2] == 0x8f
+                                   || (b[2] >= 0xaa && b[2] <= 0xae)))
+                 || (b[1] == 0x81 && b[2] >= 0xa6 && b[2] <= 0xa9)));
 }

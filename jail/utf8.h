@@ -32,5 +32,12 @@ utf8_step_t utf8_step(utf8_t *state, unsigned char byte);
 /* Valid UTF-8 without control characters (C0, DEL, C1). */
 bool utf8_is_printable(const char *text);
 
+/*
+ * Copies text so that it may be shown: a backslash is doubled, and a byte
+ * that is no part of a printable character, or turns the direction of what
+ * follows, becomes \xNN.  What does not fit is cut between characters.
+ */
+void utf8_escape(const char *text, char *dst, size_t cap);
+
 
 #endif /* JAIL_UTF8_H */

@@ -13,7 +13,7 @@ use Test::More;
 
 my @keys = sort qw(task_id stdout exit_code timed_out schema reason signal
     stderr error truncated bytes limits usage near_limits egress artifacts
-    enforced);
+    artifacts_skipped workspace enforced);
 
 sub ended ($name, $command, $want, %opt) {
     my $r = jail(['run', '--offline', @{ $opt{args} // [] }, '--', @$command],
