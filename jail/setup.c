@@ -299,7 +299,9 @@ setup_identity(setup_t *s)
         return setup_detail(s, "the box's ids were not taken");
     }
 
-    return 0;
+    /* a change of ids forgets the death signal */
+
+    return setup_tie(s);
 }
 
 
