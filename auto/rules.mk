@@ -81,6 +81,7 @@ PURE_SRCS := $(filter-out ngx_agent_broker/ngx_%,\
 PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
 
 UNIT_SRCS := $(wildcard t/unit/*_test.c)
+UNIT_OBJS := $(UNIT_SRCS:%.c=$(O)/o/%.o)
 UNIT_BINS := $(UNIT_SRCS:t/unit/%.c=$(O)/t/%)
 
 FUZZ_SRCS := $(wildcard t/fuzz/*.c)
@@ -134,7 +135,7 @@ $(O)/seccomp_filter.h: $(O)/seccomp_gen
 	$(Q)$(O)/seccomp_gen > $@.new
 	@mv -f $@.new $@
 
-$(JAIL_OBJS): | $(O)/seccomp_filter.h
+$(JAIL_OBJS) $(UNIT_OBJS): | $(O)/seccomp_filter.h
 
 endif
 
@@ -213,12 +214,10 @@ $(UNIT_BINS): FORCE
 
 endif
 
-$(O)/o/t/unit/%.o: t/unit/%.c Makefile auto/rules.mk
+$(UNIT_OBJS): $(O)/o/%.o: %.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
 	$(say) CC $<
 	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -MMD -MP -c -o $@ $<
-
-.PRECIOUS: $(O)/o/t/unit/%.o
 
 
 # Fuzz targets: clang's libFuzzer over the pure parts, with a kept corpus
