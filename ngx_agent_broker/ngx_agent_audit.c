@@ -21,7 +21,7 @@ static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
 static void ngx_agent_audit_close(void *data);
 
 
-static ngx_shm_zone_t  *ngx_agent_audit_zone;
+static ngx_slab_pool_t *ngx_agent_audit_pool;
 static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
 static uint64_t         ngx_agent_audit_sequence;
 static uint64_t         ngx_agent_audit_started;
@@ -116,8 +116,9 @@ ngx_agent_audit_close(void *data)
 ngx_int_t
 ngx_agent_audit_zone_add(ngx_conf_t *cf)
 {
-    ngx_str_t        name;
-    ngx_shm_zone_t  *zone;
+    ngx_str_t               name;
+    ngx_shm_zone_t         *zone;
+    ngx_agent_main_conf_t  *amcf;
 
     ngx_str_set(&name, "agent_audit");
 
@@ -129,6 +130,9 @@ ngx_agent_audit_zone_add(ngx_conf_t *cf)
 
     zone->init = ngx_agent_audit_zone_init;
     zone->data = zone;
+
+    amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
+    amcf->audit_zone = zone;
 
     return NGX_OK;
 }
@@ -148,8 +152,6 @@ ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         }
     }
 
-    ngx_agent_audit_zone = shm_zone;
-
     return NGX_OK;
 }
 
@@ -157,7 +159,10 @@ ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 void
 ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 {
+    /* only now: a configuration that does not start leaves nothing of it */
+
     ngx_agent_audit_fd = amcf->audit_fd;
+    ngx_agent_audit_pool = (ngx_slab_pool_t *) amcf->audit_zone->shm.addr;
 }
 
 
@@ -231,7 +236,7 @@ ngx_agent_audit_write(audit_line_t *line, const u_char *task)
         return NGX_ERROR;
     }
 
-    pool = (ngx_slab_pool_t *) ngx_agent_audit_zone->shm.addr;
+    pool = ngx_agent_audit_pool;
     shared = pool->data;
     err = 0;
 

@@ -67,6 +67,8 @@
 #define NGX_AGENT_RULE_NAME      (AUTHORITY_HOST_MAX + 16)
 
 #define NGX_AGENT_PORT_PROXY     8899
+
+#define NGX_AGENT_RESUME_TIME    12000      /* a launcher tries for 10 s */
 #define NGX_AGENT_PORT_DNS       53
 
 #define NGX_AGENT_UPSTREAM       "agent_broker"
@@ -135,6 +137,7 @@ typedef struct {
     size_t                    zone_size;
     ngx_shm_zone_t           *zone;
     ngx_shm_zone_t           *vault_zone;
+    ngx_shm_zone_t           *audit_zone;
 
     policy_set_t             *set;          /* as configured */
     char                     *set_text;     /* its dump */
@@ -190,6 +193,7 @@ typedef struct {
     ngx_pid_t          pid;                 /* the launcher's */
     uint64_t           netns;               /* 0 until `serve` */
     ngx_msec_t         expires;             /* on ngx_current_msec's clock */
+    ngx_msec_t         orphaned;            /* owner found dead, or 0 */
 
     u_char             policy[POLICY_NAME_MAX + 1];
     u_char             policy_hash[POLICY_HASH_LEN + 1];
@@ -400,6 +404,9 @@ void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 uint64_t ngx_agent_zone_generation(void);
 
+/* Which start of the broker this is, kept by reloads, and how long ago. */
+uint64_t ngx_agent_zone_instance(ngx_msec_t *age);
+
 /* The newest policies' text (malloc'd) and generation. */
 char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
 
@@ -445,7 +452,10 @@ json_t *ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count);
 ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
     ngx_agent_slot_view_t *view);
 
-/* Takes one slot whose life is over and whose worker is gone. */
+/*
+ * Takes one slot whose worker is gone, and whose life is over or whose
+ * launcher has had its time to resume.
+ */
 ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 
 
@@ -495,10 +505,13 @@ void ngx_agent_hex(u_char *dst, const u_char *src, size_t n);
 size_t ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
     char dst[NGX_AGENT_LEASE_MAX]);
-/* NGX_OK with the policy's name and the expiry, else NGX_DECLINED. */
+/*
+ * NGX_OK with the policy's name and the expiry, else NGX_DECLINED.  *instance
+ * is the start of the broker that made it.
+ */
 ngx_int_t ngx_agent_lease_check(ngx_agent_main_conf_t *amcf,
     const char *lease, const u_char *task, uid_t uid, uint64_t netns,
-    u_char policy[POLICY_NAME_MAX + 1], time_t *expires);
+    u_char policy[POLICY_NAME_MAX + 1], time_t *expires, uint64_t *instance);
 ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
 

@@ -22,7 +22,7 @@
 #define NGX_AGENT_PER_UID        256        /* control connections of one uid */
 #define NGX_AGENT_PARKED_MAX     32
 #define NGX_AGENT_GROUPS_MAX     256
-#define NGX_AGENT_SWEEP          5000
+#define NGX_AGENT_SWEEP          1000
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS  59                   /* Linux 4.13 */
@@ -100,9 +100,23 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
             ngx_agent_doors_close(l->task);
         }
 
-        /* the task lives on: no task_end here, it is resumed elsewhere */
+        switch (l->phase) {
 
-        l->phase = NGX_AGENT_DRAINED;
+        case NGX_AGENT_OPENED:
+            /* without a lease it cannot be resumed */
+            ngx_agent_control_end(l, "broker", NULL);
+            break;
+
+        case NGX_AGENT_SERVING:
+        case NGX_AGENT_DRAINED:
+            /* the task lives on: no task_end here, it is resumed elsewhere */
+            l->phase = NGX_AGENT_DONE;
+            break;
+
+        default:
+            break;
+        }
+
         ngx_agent_control_finish(l);
     }
 }
@@ -427,14 +441,14 @@ ngx_agent_control_drain(ngx_agent_launcher_t *l)
         ngx_agent_control_send(l, json_pack("{s:s}", "event", "drain"));
         return;
 
-    case NGX_AGENT_NEW:
-
-        /* nothing was asked yet: the launcher connects again */
-
-        ngx_agent_control_finish(l);
-        return;
-
     default:
+
+        /*
+         * What was begun here goes on here: a launcher that has connected
+         * may have asked already.  Its time to ask is bounded, and what is
+         * served by a worker that leaves is drained at once.
+         */
+
         return;
     }
 }
@@ -457,7 +471,9 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
 
         case NGX_AGENT_OPENED:
         case NGX_AGENT_SERVING:
+        case NGX_AGENT_DRAINED:
         case NGX_AGENT_CLOSING:
+            /* nothing, if another connection has the lease by now */
             ngx_agent_control_end(l, "launcher_lost", NULL);
             break;
 
@@ -639,20 +655,35 @@ ngx_agent_control_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
 
 /*
  * Tasks whose worker was killed and whose launcher is gone too: nobody is
- * left to end them but their time.
+ * left to end them but their time.  And tasks that have ended elsewhere, of
+ * which this worker still has connections from before it was drained.
  */
 
 static void
 ngx_agent_control_sweep(ngx_event_t *ev)
 {
-    u_char                 id[NGX_AGENT_ID_LEN];
-    ngx_agent_slot_view_t  view;
+    u_char                  id[NGX_AGENT_ID_LEN];
+    ngx_queue_t            *q;
+    ngx_agent_launcher_t   *l;
+    ngx_agent_slot_view_t   view;
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
         ngx_agent_audit_task_end(id, &view, "launcher_lost", NULL);
     }
 
-    if (!ngx_exiting) {
-        ngx_add_timer(ev, NGX_AGENT_SWEEP);
+    q = ngx_queue_head(&ngx_agent_launchers);
+
+    while (q != ngx_queue_sentinel(&ngx_agent_launchers)) {
+
+        l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
+        q = ngx_queue_next(q);
+
+        if ((l->phase == NGX_AGENT_SERVING || l->phase == NGX_AGENT_DRAINED)
+            && ngx_agent_slot_view(l->task->id, &view) != NGX_OK)
+        {
+            ngx_agent_control_finish(l);
+        }
     }
+
+    ngx_add_timer(ev, NGX_AGENT_SWEEP);
 }

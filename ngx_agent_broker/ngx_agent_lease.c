@@ -2,12 +2,13 @@
  * The lease's proof: what a launcher shows to resume its task on another
  * worker, or on a broker that was restarted.
  *
- *     1.EXPIRES.POLICY.HMAC
+ *     1.EXPIRES.INSTANCE.POLICY.HMAC
  *
- * HMAC-SHA256 over task, uid, policy, net namespace and expiry under the key
- * in agent_state.  The launcher need not understand it and cannot change it;
- * shown by another user, or with sockets of another net namespace, it is
- * worth nothing.
+ * HMAC-SHA256 over task, uid, policy, net namespace, expiry and the start of
+ * the broker that made it, under the key in agent_state.  The launcher need
+ * not understand it and cannot change it; shown by another user, or with
+ * sockets of another net namespace, it is worth nothing.  The instance tells
+ * a task that has ended from one that a restarted broker does not know yet.
  */
 
 
@@ -18,9 +19,12 @@
 #include <openssl/rand.h>
 
 
+#define NGX_AGENT_INSTANCE_LEN  16          /* hex digits */
+
+
 static ngx_int_t ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf,
     const u_char *task, uid_t uid, const char *policy, uint64_t netns,
-    time_t expires, u_char hex[65]);
+    time_t expires, uint64_t instance, u_char hex[65]);
 
 
 ngx_int_t
@@ -42,17 +46,21 @@ ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
     char dst[NGX_AGENT_LEASE_MAX])
 {
-    u_char  *p, hex[65];
+    u_char      *p, hex[65];
+    uint64_t     instance;
+    ngx_msec_t   age;
+
+    instance = ngx_agent_zone_instance(&age);
 
     if (ngx_agent_lease_proof(amcf, task, uid, (const char *) policy, netns,
-                              expires, hex)
+                              expires, instance, hex)
         != NGX_OK)
     {
         return 0;
     }
 
-    p = ngx_snprintf((u_char *) dst, NGX_AGENT_LEASE_MAX - 1, "1.%T.%s.%s",
-                     expires, policy, hex);
+    p = ngx_snprintf((u_char *) dst, NGX_AGENT_LEASE_MAX - 1,
+                     "1.%T.%016xL.%s.%s", expires, instance, policy, hex);
     *p = '\0';
 
     return p - (u_char *) dst;
@@ -62,11 +70,12 @@ ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
 ngx_int_t
 ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
     const u_char *task, uid_t uid, uint64_t netns,
-    u_char policy[POLICY_NAME_MAX + 1], time_t *expires)
+    u_char policy[POLICY_NAME_MAX + 1], time_t *expires, uint64_t *instance)
 {
     size_t       len;
     time_t       t;
     u_char       hex[65];
+    uint64_t     i;
     const char  *dot, *name, *proof;
 
     if (ngx_strncmp(lease, "1.", 2) != 0) {
@@ -76,13 +85,24 @@ ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
     dot = strchr(lease + 2, '.');
     proof = strrchr(lease, '.');
 
-    if (dot == NULL || proof <= dot || ngx_strlen(proof + 1) != 64) {
+    if (dot == NULL || proof - dot < NGX_AGENT_INSTANCE_LEN + 2
+        || dot[NGX_AGENT_INSTANCE_LEN + 1] != '.'
+        || ngx_strlen(proof + 1) != 64)
+    {
         return NGX_DECLINED;
     }
 
     t = ngx_atotm((u_char *) lease + 2, dot - (lease + 2));
+    i = 0;
 
-    name = dot + 1;
+    for (name = dot + 1; name < dot + 1 + NGX_AGENT_INSTANCE_LEN; name++) {
+
+        /* not a digit: another text than was made, which the proof tells */
+
+        i = i * 16 + (*name >= 'a' ? *name - 'a' + 10 : *name - '0');
+    }
+
+    name++;
     len = proof - name;
 
     if (t == (time_t) NGX_ERROR || len == 0 || len > POLICY_NAME_MAX) {
@@ -92,7 +112,8 @@ ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
     ngx_memcpy(policy, name, len);
     policy[len] = '\0';
 
-    if (ngx_agent_lease_proof(amcf, task, uid, (char *) policy, netns, t, hex)
+    if (ngx_agent_lease_proof(amcf, task, uid, (char *) policy, netns, t, i,
+                              hex)
         != NGX_OK
         || CRYPTO_memcmp(hex, proof + 1, 64) != 0
         || t < ngx_time())
@@ -101,6 +122,7 @@ ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
     }
 
     *expires = t;
+    *instance = i;
 
     return NGX_OK;
 }
@@ -109,14 +131,14 @@ ngx_agent_lease_check(ngx_agent_main_conf_t *amcf, const char *lease,
 static ngx_int_t
 ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const char *policy, uint64_t netns, time_t expires,
-    u_char hex[65])
+    uint64_t instance, u_char hex[65])
 {
     u_char        *p, text[256], digest[EVP_MAX_MD_SIZE];
     unsigned int   n;
 
-    p = ngx_snprintf(text, sizeof(text), "%*s|%uL|%s|%uL|%T",
+    p = ngx_snprintf(text, sizeof(text), "%*s|%uL|%s|%uL|%T|%xL",
                      (size_t) NGX_AGENT_ID_LEN, task, (uint64_t) uid, policy,
-                     netns, expires);
+                     netns, expires, instance);
 
     if (HMAC(EVP_sha256(), amcf->lease_key, sizeof(amcf->lease_key), text,
              p - text, digest, &n)

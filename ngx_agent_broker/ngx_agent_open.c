@@ -10,11 +10,14 @@
 
 
 #define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
+#define NGX_AGENT_ADOPT_TIME     30000      /* after a restart, ms */
 #define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
 
 
 static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
+static ngx_int_t ngx_agent_control_hash(ngx_agent_launcher_t *l,
+    json_t *request, const char *key);
 static ngx_int_t ngx_agent_control_text(ngx_agent_launcher_t *l,
     json_t *request, const char *key, size_t max);
 static void ngx_agent_control_specs(ngx_agent_launcher_t *l,
@@ -60,7 +63,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     if (policy == NULL
         || ngx_agent_control_text(l, request, "external_id", 128) != NGX_OK
         || ngx_agent_control_text(l, request, "label", 128) != NGX_OK
-        || ngx_agent_control_text(l, request, "code_sha256", 64) != NGX_OK
+        || ngx_agent_control_hash(l, request, "code_sha256") != NGX_OK
         || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
            != NGX_OK)
     {
@@ -157,7 +160,11 @@ ngx_agent_control_text(ngx_agent_launcher_t *l, json_t *request,
 
     for (i = 0; i < n; i++) {
 
-        if ((u_char) p[i] < 0x20 || p[i] == 0x7f) {
+        /* C1 too, which begins with 0xc2 in UTF-8 */
+
+        if ((u_char) p[i] < 0x20 || p[i] == 0x7f
+            || ((u_char) p[i] == 0xc2 && (u_char) p[i + 1] < 0xa0))
+        {
             ngx_agent_control_refuse(l, "bad_request",
                                      "\"%s\" holds a control byte", key);
             return NGX_DECLINED;
@@ -165,6 +172,30 @@ ngx_agent_control_text(ngx_agent_launcher_t *l, json_t *request,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_control_hash(ngx_agent_launcher_t *l, json_t *request,
+    const char *key)
+{
+    json_t      *value;
+    const char  *p;
+
+    value = json_object_get(request, key);
+    p = json_string_value(value);
+
+    if (value == NULL
+        || (p && ngx_strlen(p) == 64
+            && strspn(p, "0123456789abcdef") == 64))
+    {
+        return NGX_OK;
+    }
+
+    ngx_agent_control_refuse(l, "bad_request",
+                             "\"%s\" must be 64 small hex digits", key);
+
+    return NGX_DECLINED;
 }
 
 
@@ -469,7 +500,8 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     u_char                  name[POLICY_NAME_MAX + 1];
     json_t                 *id;
     time_t                  expires;
-    uint64_t                netns;
+    uint64_t                netns, instance;
+    ngx_msec_t              age;
     const char             *lease;
     audit_line_t            line;
     const policy_t         *policy;
@@ -507,7 +539,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
 
     if (ngx_agent_lease_check(l->amcf, lease,
                               (u_char *) json_string_value(id), l->peer.uid,
-                              netns, name, &expires)
+                              netns, name, &expires, &instance)
         != NGX_OK)
     {
         ngx_agent_control_refuse(l, "lease_invalid",
@@ -546,17 +578,33 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     l->task->uid = l->peer.uid;
     l->expires = expires;
 
-    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK
-        && ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid,
-                                 policy, (expires - ngx_time()) * 1000)
-           == NGX_BUSY)
-    {
-        /* a broker that was restarted: its zone knows no task yet */
+    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
 
-        ngx_agent_task_release(l->task);
-        l->task = NULL;
-        ngx_agent_control_refuse(l, "busy", "the zone is full of live tasks");
-        goto done;
+        /*
+         * Either it has ended, or the broker was restarted and its zone
+         * knows no task yet: then the lease is an earlier broker's, and is
+         * shown while launchers still try.
+         */
+
+        if (instance == ngx_agent_zone_instance(&age)
+            || age > NGX_AGENT_ADOPT_TIME)
+        {
+            ngx_agent_task_release(l->task);
+            l->task = NULL;
+            ngx_agent_control_refuse(l, "task_unknown", "the task has ended");
+            goto done;
+        }
+
+        if (ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid,
+                                  policy, (expires - ngx_time()) * 1000)
+            == NGX_BUSY)
+        {
+            ngx_agent_task_release(l->task);
+            l->task = NULL;
+            ngx_agent_control_refuse(l, "busy",
+                                     "the zone is full of live tasks");
+            goto done;
+        }
     }
 
     if (ngx_agent_control_doors(l) != NGX_OK) {

@@ -10,6 +10,7 @@
 
 
 #define NGX_AGENT_CLOSE_TIMEOUT  1000       /* for cut connections to end */
+#define NGX_AGENT_REASON_MAX     32
 
 
 typedef struct {
@@ -44,7 +45,9 @@ static const ngx_agent_op_t  ngx_agent_ops[] = {
     { "near_limit", ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0,
       " op limit used " },
 
-    { "close", ngx_agent_op_close, IN(SERVING), 0,
+    /* in DRAINED: one that crossed the event on its way */
+
+    { "close", ngx_agent_op_close, IN(SERVING)|IN(DRAINED), 0,
       " op reason exit_code usage " },
 
     { "policy", ngx_agent_op_policy, IN(NEW), 0,
@@ -215,9 +218,26 @@ ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
 static void
 ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request)
 {
-    if (!json_is_string(json_object_get(request, "reason"))) {
+    const char             *reason;
+    ngx_agent_slot_view_t   view;
+
+    reason = json_string_value(json_object_get(request, "reason"));
+
+    if (reason == NULL || reason[0] == '\0'
+        || ngx_strlen(reason) > NGX_AGENT_REASON_MAX
+        || reason[strspn(reason, "abcdefghijklmnopqrstuvwxyz_")] != '\0')
+    {
         ngx_agent_control_refuse(l, "bad_request",
-                                 "\"reason\" must be a string");
+                                 "\"reason\" must be a word of small letters");
+        return;
+    }
+
+    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK
+        || view.sequence != l->task->sequence)
+    {
+        ngx_agent_control_refuse(l, "task_unknown",
+                                 "the task was resumed on another connection, "
+                                 "or has ended");
         return;
     }
 

@@ -96,6 +96,7 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
 
     slot->netns = netns;
     slot->owner = ngx_pid;
+    slot->orphaned = 0;
     slot->sequence++;
     *sequence = slot->sequence;
 
@@ -373,8 +374,16 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
     {
         slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
 
+        if (kill(slot->owner, 0) == 0 || ngx_errno != ESRCH) {
+            continue;
+        }
+
+        if (slot->orphaned == 0) {
+            slot->orphaned = ngx_current_msec | 1;
+        }
+
         if ((ngx_msec_int_t) (ngx_current_msec - slot->expires) > 0
-            && kill(slot->owner, 0) == -1 && ngx_errno == ESRCH)
+            || ngx_current_msec - slot->orphaned > NGX_AGENT_RESUME_TIME)
         {
             ngx_memcpy(id, slot->id, NGX_AGENT_ID_LEN);
             ngx_agent_slot_copy(slot, view);

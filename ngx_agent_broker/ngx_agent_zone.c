@@ -131,6 +131,15 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
                         ngx_agent_slot_insert);
         ngx_queue_init(&zone->slots);
 
+        if (ngx_agent_random((u_char *) &zone->instance,
+                             sizeof(zone->instance))
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        zone->started = ngx_current_msec;
+
         pool->data = zone;
         pool->log_nomem = 0;
     }
@@ -286,6 +295,15 @@ uint64_t
 ngx_agent_zone_generation(void)
 {
     return ngx_agent_zone->generation;
+}
+
+
+uint64_t
+ngx_agent_zone_instance(ngx_msec_t *age)
+{
+    *age = ngx_current_msec - ngx_agent_zone->started;
+
+    return ngx_agent_zone->instance;
 }
 
 

@@ -18,6 +18,9 @@ typedef struct {
     ngx_rbtree_node_t   sentinel;
     ngx_queue_t         slots;
 
+    uint64_t            instance;       /* drawn when the broker started */
+    ngx_msec_t          started;        /* on ngx_current_msec's clock */
+
     ngx_agent_text_t    current;
     ngx_agent_text_t    pending;        /* of a configuration not started */
     ngx_atomic_t        generation;     /* of current; read without the lock */

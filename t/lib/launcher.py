@@ -14,10 +14,17 @@ control connection is made from outside of it.
         KIND: {"listen":PORT} in the box      {"listen_host":PORT} outside it
               {"listen4":PORT} IPv4 only      {"udp":PORT} bound datagram
               {"stream":PORT} not listening   {"file":PATH}  {"pipe":true}
+              {"unix":true} listening         {"mptcp":PORT} listening
               {"again":N} the Nth descriptor made before
   {"do":"receive","name":"a","timeout":5}           {"message":..} {"eof":true}
                                                     {"timeout":true}
-  {"do":"close","name":"a"}
+  {"do":"close","name":"a"}                         {"do":"half_close",..} its
+                                                    sending side only
+  {"do":"tamper","index":N,"how":HOW}               with the Nth descriptor:
+        shutdown, blocking, linger
+  {"do":"cookie","index":N}                         {"cookie":NETNS}
+  {"do":"box_control","path":..,"message":{..}}     the control socket, asked
+        from inside the box: {"message":..} {"eof":true}
   {"do":"exchange","port":8899,"data":base64,"timeout":5,"half_close":false}
         from inside the box: {"data":base64,"eof":bool}; reads to the end of
         the connection, of the answer (Content-Length), or of the time
@@ -99,6 +106,14 @@ def make_socket(kind):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("0.0.0.0", kind["listen4"]))
         s.listen(128)
+    elif "mptcp" in kind:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 262)
+        s.bind(("::", kind["mptcp"]))
+        s.listen(128)
+    elif "unix" in kind:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.bind("")
+        s.listen(128)
     elif "udp" in kind:
         s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -139,9 +154,24 @@ def dial(port):
     return s
 
 
+def box_control(command):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(5)
+        s.connect(command["path"])
+        try:
+            s.sendall((json.dumps(command["message"]) + "\n").encode())
+        except ConnectionError:
+            pass                        # refused before a byte was read
+        line = s.makefile("rb").readline()
+    return {"message": json.loads(line)} if line else {"eof": True}
+
+
 def box_command(command, streams):
     end = time.monotonic() + command.get("timeout", 5)
     data = base64.b64decode(command.get("data", ""))
+
+    if command["do"] == "box_control":
+        return box_control(command)
 
     if command["do"] == "exchange":
         with dial(command["port"]) as s:
@@ -250,11 +280,31 @@ class Launcher:
         self.made.append(fd)
         return fd
 
+    def socket_command(self, command):
+        """What a hostile launcher does with a description it shares."""
+        s = socket.socket(fileno=os.dup(self.made[command["index"]]))
+        with s:
+            if command["do"] == "cookie":
+                data = s.getsockopt(socket.SOL_SOCKET, 71, 8)
+                return {"cookie": struct.unpack("=Q", data)[0]}
+            if command["how"] == "shutdown":
+                s.shutdown(socket.SHUT_RDWR)
+            elif command["how"] == "blocking":
+                s.setblocking(True)
+            else:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                             struct.pack("ii", 1, 30))
+        return {"ok": True}
+
     def do(self, command):
         what, name = command["do"], command.get("name")
 
-        if what in ("exchange", "run", "open", "write", "read", "shut"):
+        if what in ("exchange", "run", "open", "write", "read", "shut",
+                    "box_control"):
             return self.ask_box(command)
+
+        if what in ("tamper", "cookie"):
+            return self.socket_command(command)
 
         if what == "connect":
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -273,6 +323,8 @@ class Launcher:
             fds = [self.descriptor(kind) for kind in command["kinds"]]
             socket.send_fds(
                 s, [(json.dumps(command["message"]) + "\n").encode()], fds)
+        elif what == "half_close":
+            s.shutdown(socket.SHUT_WR)
         elif what == "close":
             s.close()
             del self.connections[name]

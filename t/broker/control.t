@@ -1,0 +1,930 @@
+#!/usr/bin/perl
+
+# The control protocol: what is understood where, which descriptors are taken,
+# whose lease it is, what becomes of a task when its launcher goes at any step
+# of it, and what a launcher cannot do to the others.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use Digest::SHA qw(hmac_sha256_hex);
+use Encode ();
+use Test::More;
+
+my $root = AgentTest::is_root();
+
+my $t     = AgentTest->new;
+my $up    = $t->upstream(plain => 1);
+my $port  = $up->port;
+my $vault = $t->write('vault', "api = sk_control_0123456789abcdef\n", 0600);
+my $other = $root ? $t->user : undef;       # another uid
+my $group = 300000 + $$ % 100000;
+
+# root and the user of the workers may always; who else is said
+my $mine = $root ? '' : "launchers user:$>;";
+my $others = defined $other ? "launchers user:$other;" : $mine;
+
+my $http = <<"END";
+    agent_vault $vault;
+    agent_audit logs/agent-audit.log;
+    agent_state state;
+    resolver 127.0.0.1:1;
+    agent_policy analysis {
+        $mine
+        env LANG TZ;
+        host 127.0.0.1:$port { plaintext on; private 127.0.0.0/8; }
+    }
+    agent_policy open { $others }
+    agent_policy group { launchers group:$group; }
+    agent_policy closed { launchers user:12345; }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+
+my $b = $t->broker(http => $http);
+my ($worker) = $b->workers;
+my $l = $t->launcher;
+my $n = 0;
+
+sub fds { my @fds = glob "/proc/$worker/fd/*"; return scalar @fds }
+
+sub connection ($l = $l) {
+    my $name = 'c' . ++$n;
+    my $did = $l->do(connect => { name => $name, path => $b->control });
+    die $did->{error} if $did->{error};
+    return $name;
+}
+
+sub opened ($l = $l, $policy = 'analysis') {
+    my $name = connection($l);
+    my $reply = $l->ask($name, { v => 1, op => 'open', policy => $policy });
+    die "open: $reply->{message}\n" unless $reply->{ok};
+    return ($name, $reply);
+}
+
+# The sockets of the doors in a reply; `proxy` replaces that of the first.
+sub doors ($reply, $proxy = undef) {
+    my @kinds = map {
+        { ($_->{name} =~ /-udp$/ ? 'udp' : 'listen') => $_->{port} }
+    } @{ $reply->{doors} };
+    $kinds[0] = $proxy if $proxy;
+    return \@kinds;
+}
+
+# The error of a refusal, and whether the connection was closed after it.
+sub refusal ($l, $name, $reply) {
+    if ($reply->{ok}) {
+        $l->do(close => { name => $name });
+        return 'accepted';
+    }
+    return $reply->{eof} ? 'eof' : 'nothing' unless $reply->{error};
+    my $end = $l->do(receive => { name => $name, timeout => 10 });
+    return "$reply->{error} without end" unless $end->{eof};
+    $l->do(close => { name => $name });
+    return $reply->{error};
+}
+
+sub raw ($data, $name = connection()) {
+    $l->do(raw => { name => $name, data => $data });
+    my $got = $l->do(receive => { name => $name, timeout => 10 });
+    return refusal($l, $name, $got->{message} // $got);
+}
+
+sub close_task ($l, $name, %more) {
+    my $reply = $l->ask($name, { op => 'close', reason => 'ok', %more });
+    $l->do(close => { name => $name });
+    return $reply;
+}
+
+# A whole task of its own launcher.
+sub task (%opt) {
+    my $l = $t->launcher(%opt);
+    my $task = $l->open_task($b->control, $opt{policy} // 'analysis');
+    die "task: $task->{error} $task->{message}\n" unless $task->{ok};
+    return ($l, $task);
+}
+
+# after the first of everything the worker has what it keeps
+{
+    my ($l, $task) = task();
+    $l->get("http://127.0.0.1:$port/echo");
+    close_task($l, 'task');
+    $l->stop;
+    opened();
+    $l = $t->launcher;
+}
+$l = $t->launcher;
+AgentTest::wait_for('the end of the first tasks', sub {
+    $b->audit('task_end') == 2
+});
+
+my $before = fds();
+
+
+# Every operation in every state
+
+my %op = (
+    open       => { v => 1, op => 'open', policy => 'analysis' },
+    serve      => { op => 'serve' },
+    resume     => { v => 1, op => 'resume', task_id => '0' x 32, lease => 'x' },
+    near_limit => { op => 'near_limit', limit => 'memory', used => 5 },
+    close      => { op => 'close', reason => 'ok' },
+    policy     => { v => 1, op => 'policy', policy => 'analysis' },
+);
+
+my %right = (
+    new     => { map { $_ => 1 } qw(open resume policy) },
+    opened  => { serve => 1 },
+    serving => { map { $_ => 1 } qw(near_limit close) },
+);
+
+for my $state (qw(new opened serving)) {
+    for my $what (sort keys %op, 'drain', 'hello') {
+        next if $right{$state}{$what};
+        my $l = $l;
+        my $name = 'task';
+        if ($state eq 'serving') {
+            ($l) = task();
+        } else {
+            ($name) = $state eq 'new' ? connection() : opened();
+        }
+        my $got = $l->ask($name, $op{$what} // { op => $what });
+        is(refusal($l, $name, $got), 'bad_request',
+           "`$what` is refused in the state $state");
+        $l->stop if $state eq 'serving';
+    }
+}
+
+# a name of launcher.py's own tells these from what is left of the loop
+for my $case (
+    ['an unknown key in open', { %{ $op{open} }, task_id => 'x' }],
+    ['a key of another op',    { %{ $op{open} }, reason => 'ok' }],
+    ['a long unknown key',     { %{ $op{open} }, 'x' x 100 => 1 }],
+    ['an empty key',           { %{ $op{open} }, '' => 1 }],
+    ['a key of two words',     { %{ $op{open} }, 'v op' => 1 }],
+    ['no op',                  { v => 1, policy => 'analysis' }],
+    ['an op that is a number', { v => 1, op => 1 }],
+    ['an op that is a list',   { v => 1, op => ['open'] }],
+    ['a policy that is a number', { %{ $op{open} }, policy => 1 }],
+    ['no policy',              { v => 1, op => 'open' }],
+    ['a long external_id',     { %{ $op{open} }, external_id => 'x' x 129 }],
+    ['a long label',           { %{ $op{open} }, label => 'x' x 129 }],
+    ['a label with a newline', { %{ $op{open} }, label => "a\nb" }],
+    ['a label with an escape', { %{ $op{open} }, label => "a\e[1mb" }],
+    ['a label with a DEL',     { %{ $op{open} }, label => "a\x7fb" }],
+    ['a label with C1',        { %{ $op{open} }, label => "a\x{9b}b" }],
+    ['an external_id with a tab', { %{ $op{open} }, external_id => "a\tb" }],
+    ['an external_id that is a number', { %{ $op{open} }, external_id => 7 }],
+    ['a code hash that is none', { %{ $op{open} }, code_sha256 => 'z' x 64 }],
+    ['a short code hash',      { %{ $op{open} }, code_sha256 => 'a' x 63 }],
+    ['a name in env that is not listed', { %{ $op{open} }, env => { PATH => '/' } }],
+    ['an env that is a list',  { %{ $op{open} }, env => ['LANG'] }],
+    ['an env value that is a number', { %{ $op{open} }, env => { LANG => 1 } }],
+    ['resume without a lease', { v => 1, op => 'resume', task_id => '0' x 32 }],
+    ['resume with a short id', { %{ $op{resume} }, task_id => '0' x 31 }],
+) {
+    my ($what, $message) = @$case;
+    my $name = connection();
+    is(refusal($l, $name, $l->ask($name, $message)), 'bad_request',
+       "refused: $what");
+}
+
+for my $v (undef, 0, 2, -1, '1', 1.5, [1], JSON::PP::true()) {
+    my $name = connection();
+    my %message = (%{ $op{open} }, v => $v);
+    delete $message{v} if !defined $v;
+    my $reply = $l->ask($name, \%message);
+    my $shown = !defined $v ? 'none' : ref $v ? 'another type' : "'$v'";
+    like($reply->{message}, qr/speaks version 1/,
+         "the version $shown is refused, naming the range served");
+    is(refusal($l, $name, $reply), 'version', "as a version: $shown");
+}
+
+{
+    my $name = connection();
+    my $reply = $l->ask($name, { %{ $op{open} },
+        external_id => 'x' x 128, label => "\x{fc}ml\x{e4}ut \x{1f600}",
+        code_sha256 => 'a1' x 32,
+        env => { LANG => 'C', TZ => 'UTC' } });
+    ok($reply->{ok}, 'everything that may be said is understood')
+        or diag explain $reply;
+    is_deeply([map { $_->{name} } $reply->{doors}[0]], ['proxy'],
+              'the first door is the proxy');
+    $l->do(close => { name => $name });
+    my $start = $b->audit_wait('task_start', task => $reply->{task_id});
+    is($start->{claimed}{external_id}, 'x' x 128, 'and recorded as claimed');
+    $b->audit_wait('task_end', task => $reply->{task_id});
+}
+
+{
+    my $name = connection();
+    my $reply = $l->ask($name, $op{policy});
+    ok($reply->{ok}, 'a policy is told') or diag explain $reply;
+    ok(!defined $reply->{task_id} && $reply->{policy}, 'without a task');
+    ok($l->do(receive => { name => $name })->{eof}, 'and that is all');
+    for my $policy ('nothing', '', 'x' x 65, "analysis\x{fc}") {
+        my $name = connection();
+        is(refusal($l, $name, $l->ask($name, { %{ $op{open} },
+           policy => $policy })), 'policy_unknown',
+           'a policy that is not there is unknown');
+    }
+}
+
+
+# Lines
+
+my $good = '{"v":1,"op":"open","policy":"analysis"}';
+
+is(raw("$_->[1]\n"), 'bad_request', "refused: $_->[0]") for (
+    ['an empty line', ''],
+    ['garbage', "\xff\xfe\x00\x01"],
+    ['text', 'open analysis'],
+    ['a list', "[$good]"],
+    ['a string', '"open"'],
+    ['a number', '1'],
+    ['null', 'null'],
+    ['a key twice', '{"v":1,"op":"open","op":"open","policy":"analysis"}'],
+    ['two objects on a line', "$good$good"],
+    ['something after the object', "$good x"],
+    ['a NUL after the object', "$good\0"],
+    ['a NUL in a string', "{\"v\":1,\"op\":\"open\",\"policy\":\"anal\0ysis\"}"],
+    ['an escaped NUL', '{"v":1,"op":"open","policy":"analysis\u0000"}'],
+    ['an escaped NUL in a key', '{"v":1,"op":"open","policy":"analysis","a\u0000":1}'],
+    ['broken UTF-8', "{\"v\":1,\"op\":\"open\",\"policy\":\"\xff\"}"],
+    ['a lone surrogate', '{"v":1,"op":"open","policy":"\ud800"}'],
+    ['half an object', '{"v":1,"op":"open"'],
+    ['a deep one', ('[' x 30000) . (']' x 30000)],
+    ['a huge number', '{"v":' . '9' x 400 . ',"op":"open","policy":"analysis"}'],
+);
+
+sub padded ($bytes) {
+    return $good . ' ' x ($bytes - length($good) - 1) . "\n";
+}
+
+is(raw(padded(65536)), 'accepted', 'a line of 65536 bytes is understood');
+is(raw(padded(65537)), 'bad_request', 'one of 65537 is not');
+is(raw('x' x 65536), 'bad_request', 'nor 65536 bytes without an end');
+is(raw('x' x 500000), 'bad_request', 'nor many more');
+
+{
+    my $name = connection();
+    $l->do(raw => { name => $name, data => $_ }) for split //, "$good\n";
+    my $got = $l->do(receive => { name => $name });
+    ok($got->{message}{ok}, 'a line may come byte by byte');
+    $l->do(close => { name => $name });
+
+    $name = connection();
+    $l->do(raw => { name => $name, data => "$good\n$good\n" });
+    my $first = $l->do(receive => { name => $name });
+    ok($first->{message}{ok}, 'of two lines in one write the first is read');
+    my $second = $l->do(receive => { name => $name });
+    is(refusal($l, $name, $second->{message}), 'bad_request',
+       'and then the second');
+
+    $name = connection();
+    $l->do(raw => { name => $name, data => "$good\n" });
+    $l->do(half_close => { name => $name });
+    ok($l->do(receive => { name => $name })->{message}{ok},
+       'who sends no more still gets the answer');
+    $l->do(close => { name => $name });
+}
+
+
+# Who may (A-017)
+
+SKIP: {
+    skip 'only root can be another user', 12 unless $root;
+
+    my $user = $t->launcher(user => $other);
+    for my $policy (qw(analysis closed group)) {
+        my $name = connection($user);
+        is(refusal($user, $name, $user->ask($name, { %{ $op{open} },
+           policy => $policy })), 'not_allowed',
+           "another user may not open a task of $policy");
+        my $refused = $b->audit_wait('task_refused', uid => $other);
+        is($refused->{reason}, 'not_allowed', 'and it is recorded for his uid');
+        $name = connection($user);
+        is(refusal($user, $name, $user->ask($name, { %{ $op{policy} },
+           policy => $policy })), 'not_allowed', 'nor read it');
+    }
+
+    my ($name, $reply) = opened($user, 'open');
+    ok($reply->{ok}, 'one that `launchers` names may');
+    is($b->audit_wait('task_start', task => $reply->{task_id})->{uid}, $other,
+       'and is recorded with his uid');
+    $user->stop;
+
+    my $name2 = connection();
+    is(refusal($l, $name2, $l->ask($name2, { %{ $op{open} },
+       policy => 'closed' })), 'accepted', 'root always may');
+}
+
+
+# Descriptors (A-078)
+
+sub serve_with ($kinds, $l = $l) {
+    my ($name, $reply) = opened($l);
+    $kinds = $kinds->($reply) if ref $kinds eq 'CODE';
+    my $got = $l->ask($name, { op => 'serve' }, kinds => $kinds);
+    if (($got->{error} // '') =~ /^\w*Error/) {
+        $l->do(close => { name => $name });
+        return "the test's: $got->{error}";
+    }
+    return refusal($l, $name, $got);
+}
+
+# the launcher's own copies are kept, so sockets are made once and used again
+my (undef, $shape) = opened();
+my @rest = @{ doors($shape) };
+shift @rest;
+my $made = 0;
+
+sub first_door ($kind) {
+    return sub ($reply) { [$kind, @rest] };
+}
+
+# the rest of the doors, made once (0..), then their copies
+{
+    my $kinds = [@{ doors($shape) }];
+    is(serve_with([@$kinds, { again => 0 }]), 'bad_descriptor',
+       'refused: one socket too many');
+    @rest = map { { again => $_ } } 1 .. $#$kinds;
+}
+
+is(serve_with($_->[1]), 'bad_descriptor', "refused: $_->[0]") for (
+    ['no socket at all',   sub ($reply) { [] }],
+    (@rest ? ['one socket too few', sub ($reply) { [{ again => 0 }, @rest[0 .. $#rest - 1]] }] : ()),
+    ['a datagram socket',  first_door({ udp => 8899 })],
+    ['a Unix socket',      first_door({ unix => JSON::PP::true() })],
+    ['a listener of the host', first_door({ listen_host => 0 })],
+    ['one on a wrong port', first_door({ listen => 8898 })],
+    ['64 of the same',     sub ($reply) { [map { { again => 0 } } 1 .. 64] }],
+    ['65 of the same',     sub ($reply) { [map { { again => 0 } } 1 .. 65] }],
+    ['250 of the same',    sub ($reply) { [map { { again => 0 } } 1 .. 250] }],
+);
+
+{
+    my $own = $t->launcher;
+    is(serve_with(sub ($reply) { doors($reply, { stream => 8899 }) }, $own),
+       'bad_descriptor', 'refused: a socket that does not listen');
+    $own->stop;
+}
+
+SKIP: {
+    my $got = serve_with(first_door({ mptcp => 8897 }));
+    skip 'no MPTCP here', 1 if $got =~ /^the test/;
+    is($got, 'bad_descriptor', 'refused: an MPTCP listener');
+}
+
+{
+    my $four = $t->launcher;
+    my ($name, $reply) = opened($four);
+    my $kinds = doors($reply);
+    $kinds->[0] = { listen4 => $kinds->[0]{listen} };
+    my $got = $four->ask($name, { op => 'serve' }, kinds => $kinds);
+    ok($got->{ok}, 'a listener of IPv4 alone is taken') or diag explain $got;
+    is($four->get('http://evil.example/')->{status}, 403, 'and serves');
+    close_task($four, $name);
+    $four->stop;
+}
+
+{
+    my $name = connection();
+    my $got = $l->ask($name, $op{open}, kinds => [{ again => 0 }]);
+    is(refusal($l, $name, $got), 'bad_descriptor',
+       'descriptors with `open` are refused');
+    $name = connection();
+    $got = $l->ask($name, $op{policy}, kinds => [map { { again => 0 } } 1 .. 60]);
+    is(refusal($l, $name, $got), 'bad_descriptor', 'and with `policy`');
+    $name = connection();
+    $got = $l->ask($name, { op => 'hello' }, kinds => [{ again => 0 }]);
+    is(refusal($l, $name, $got), 'bad_request', 'and with nonsense');
+
+    # bytes without a line, with descriptors, again and again
+    $name = connection();
+    for (1 .. 5) {
+        my $did = $l->do(descriptors => { name => $name, message => 'x',
+            kinds => [map { { again => 0 } } 1 .. 60] });
+    }
+    my $end = $l->do(receive => { name => $name });
+    is(refusal($l, $name, $end->{message} // $end), 'bad_request',
+       'and with a string');
+}
+
+{
+    my ($one, $task) = task();
+    my ($name, $reply) = opened($one);
+    my $got = $one->ask($name, { op => 'serve' },
+                        kinds => [map { { again => $_ } }
+                                  0 .. $#{ $reply->{doors} }]);
+    is(refusal($one, $name, $got), 'bad_descriptor',
+       'refused: the net namespace of another live task');
+    is($one->get('http://evil.example/')->{status}, 403,
+       'which goes on being served');
+
+    # the launcher speaks from inside a box: nobody there opens tasks
+    my $inside = $one->do(box_control => { path => $b->control,
+                                           message => $op{open} });
+    is($inside->{message}{error}, 'not_allowed',
+       'a peer inside of a box is refused');
+    my $refused = $b->audit_wait('task_refused', reason => 'not_allowed',
+                                 uid => $>);
+    like($refused->{message}, qr/inside a box/, 'and it is recorded');
+
+    # descriptors beside a message that takes none are dropped by the kernel
+    $one->do(descriptors => { name => 'task', message => $op{near_limit},
+                              kinds => [map { { again => 0 } } 1 .. 200] });
+    my $near = $b->audit_wait('near_limit', task => $task->{task_id});
+    is($near->{claimed}{limit}, 'memory', 'a limit that is near is recorded');
+    close_task($one, 'task');
+    $one->stop;
+}
+
+
+# Steps at which a launcher goes away
+
+for my $step (
+    ['after connecting', sub ($l, $name) { }],
+    ['within a line',    sub ($l, $name) { $l->do(raw => { name => $name, data => '{"v":1,' }) }],
+    ['after open, unread', sub ($l, $name) { $l->do(send => { name => $name, message => $op{open} }) }],
+    ['after open',       sub ($l, $name) { $l->ask($name, $op{open}) }],
+    ['within serve',     sub ($l, $name) { $l->ask($name, $op{open});
+                           $l->do(raw => { name => $name, data => '{"op":"se' }) }],
+    ['after serve, unread', sub ($l, $name) {
+        my $r = $l->ask($name, $op{open});
+        $l->do(descriptors => { name => $name, message => $op{serve},
+                                kinds => doors($r) }) }],
+    ['after serve',      sub ($l, $name) {
+        my $r = $l->ask($name, $op{open});
+        $l->ask($name, $op{serve}, kinds => doors($r)) }],
+    ['after close, unread', sub ($l, $name) {
+        my $r = $l->ask($name, $op{open});
+        $l->ask($name, $op{serve}, kinds => doors($r));
+        $l->do(send => { name => $name, message => $op{close} }) }],
+) {
+    my ($what, $go) = @$step;
+    my $own = $t->launcher;
+    my $name = connection($own);
+    $go->($own, $name);
+    $own->do(close => { name => $name });
+
+    # the namespace is free again: the same box is served once more
+    my $served = AgentTest::wait_for("the end of a task left $what", sub {
+        my ($again, $reply) = opened($own);
+        my $kinds = $what =~ /serve|close/ && $what !~ /within/
+                  ? [map { { again => $_ } } 0 .. $#{ $reply->{doors} }]
+                  : doors($reply);
+        my $got = $own->ask($again, $op{serve}, kinds => $kinds);
+        return $got->{ok} && ($own->get('http://evil.example/')->{status} // 0) == 403;
+    });
+    ok($served, "a launcher that goes $what leaves nothing");
+    $own->stop;
+}
+
+
+# The answer to `close`
+
+{
+    my ($l, $task) = task();
+    for my $i (1 .. 70) {
+        $l->get("http://evil.example/p$i");
+        $l->get("http://evil.example/p$i") if $i == 1;
+    }
+    my $reply = close_task($l, 'task', exit_code => 3,
+                           usage => { wall_ms => 5, memory_peak => 7,
+                                      else => 8, cpu_ms => 'x' });
+    is(scalar @{ $reply->{egress}{denied} }, 64, 'denied lists 64 at most');
+    is($reply->{egress}{denied_count}, 71, 'and counts all');
+    is($reply->{egress}{denied}[0]{count}, 2, 'the same twice is one');
+    my $end = $b->audit_wait('task_end', task => $task->{task_id});
+    is($end->{denied}, 71, 'the audit counts them too');
+    is_deeply($end->{claimed}, { exit_code => 3, wall_ms => 5,
+              memory_peak => 7 }, 'and keeps what is claimed apart');
+    my @lines = grep { ($_->{task} // '') eq $task->{task_id} } $b->audit;
+    is($reply->{egress}{audit_lines}, scalar @lines,
+       'audit_lines is what is in the audit');
+    is($end->{audit_lines}, scalar @lines, 'there too');
+    $l->stop;
+}
+
+for my $reason (undef, 7, '', 'two words', 'OK', "ok\n", 'x' x 33, "\x{fc}") {
+    my ($l) = task();
+    my $reply = $l->ask('task', { op => 'close',
+        defined $reason ? (reason => $reason) : () });
+    is(refusal($l, 'task', $reply), 'bad_request',
+       'a reason that is no word is refused');
+    $l->stop;
+}
+
+{
+    # a box that is still talking when its task is closed
+    my ($l, $task) = task();
+    $l->do(open => { id => 'x', port => 8899 });
+    $l->do(write => { id => 'x', data => "GET http://127.0.0.1:$port/stream?n=100000&ms=5 "
+                      . "HTTP/1.1\r\nHost: 127.0.0.1:$port\r\n\r\n" });
+    like($l->do(read => { id => 'x' })->{data}, qr/^HTTP\/1.1 200/,
+         'a stream runs');
+    my $reply = close_task($l, 'task');
+    ok($reply->{ok}, 'its task is closed');
+    my $eof;
+    AgentTest::wait_for('the end of the stream', sub {
+        $eof = $l->do(read => { id => 'x', timeout => 1 })->{eof} });
+    ok($eof, 'and the stream is cut');
+    my @lines = grep { ($_->{task} // '') eq $task->{task_id} } $b->audit;
+    is($lines[-1]{event}, 'task_end', 'the end of the task is its last line');
+    is($lines[-2]{event}, 'egress_end', 'after the end of its request');
+    $l->stop;
+}
+
+
+# Leases
+
+{
+    my ($one, $task) = task();
+    my @same = map { { again => $_ } } 0 .. $#{ $task->{doors} };
+    my %resume = (v => 1, op => 'resume', task_id => $task->{task_id},
+                  lease => $task->{lease});
+
+    ok(length $task->{lease} <= 512, 'a lease has at most 512 bytes');
+
+    my $resume = sub ($l, $kinds, %change) {
+        my $name = connection($l);
+        return refusal($l, $name, $l->ask($name, { %resume, %change },
+                                          kinds => $kinds));
+    };
+
+    my $two = $t->launcher;
+    is($resume->($two, doors($task)), 'lease_invalid',
+       'a lease is worth nothing in another net namespace');
+    $two->stop;
+
+    is($resume->($one, \@same, task_id => '0' x 32), 'lease_invalid',
+       'and for another task');
+    is($resume->($one, [], ()), 'bad_descriptor', 'and without sockets');
+
+    SKIP: {
+        skip 'only root can be another user', 1 unless $root;
+        my $user = $t->launcher(user => $other);
+        is($resume->($user, doors($task)), 'lease_invalid',
+           'and of another user');
+        $user->stop;
+    }
+
+    # every field changed, and nonsense
+    my $lease = $task->{lease};
+    my @parts = split /\./, $lease;
+    my @bad = ('', '.', '1', '1.', '1..', '1...', '1....', '2', "x$lease",
+               "$lease ", "$lease.", "$lease\n", ".$lease", " $lease",
+               '1' x 512, '.' x 512, 'x' x 5000, '1.' x 200,
+               '1.9999999999.' . '0' x 16 . '.analysis.' . '0' x 64,
+               '1.-1.' . '0' x 16 . '.analysis.' . '0' x 64,
+               '1.99999999999999999999.' . '0' x 16 . '.analysis.' . '0' x 64,
+               '1.9999999999.' . '0' x 16 . '.' . 'a' x 400 . '.' . '0' x 64,
+               '1.9999999999.' . '0' x 16 . '..' . '0' x 64,
+               '1.9999999999.' . "\xff" x 16 . '.analysis.' . '0' x 64,
+               '1.9999999999.analysis.' . '0' x 64,
+               '%s%s%s%n', '1.%n.%s.analysis.' . '0' x 64);
+    for my $i (0 .. $#parts) {
+        my @change = @parts;
+        $change[$i] = '';
+        push @bad, join '.', @change;
+        @change = @parts;
+        splice @change, $i, 1;
+        push @bad, join '.', @change;
+        @change = @parts;
+        $change[$i] .= '0';
+        push @bad, join '.', @change;
+        @change = @parts;
+        substr($change[$i], -1) =~ tr/0-9a-z/1-9a-z0/;
+        push @bad, join '.', @change;
+    }
+    push @bad, substr $lease, 0, $_ for 0 .. length($lease) - 1;
+
+    my %got;
+    $got{ $resume->($one, \@same, lease => $_) }++ for @bad;
+    is_deeply([keys %got], ['lease_invalid'],
+              scalar(@bad) . ' leases that are none are refused')
+        or diag explain \%got;
+
+    is($resume->($one, \@same, lease => 7), 'bad_request',
+       'a lease that is a number');
+
+    # one that has expired: made with the broker's own key
+    SKIP: {
+        my $key = $t->read($b->prefix . '/state/lease.key');
+        skip 'the key cannot be read', 2 unless length $key == 32;
+        my $cookie = $one->do(cookie => { index => 0 })->{cookie};
+        my $make = sub ($expires) {
+            my $proof = hmac_sha256_hex("$task->{task_id}|$>|analysis|$cookie|"
+                . "$expires|" . ($parts[2] =~ s/^0+(?=.)//r), $key);
+            return "1.$expires.$parts[2].analysis.$proof";
+        };
+        is($make->($parts[1]), $lease, 'the test can make a lease');
+        is($resume->($one, \@same, lease => $make->(time - 1)),
+           'lease_invalid', 'one that has expired is refused');
+    }
+
+    is($one->get('http://evil.example/')->{status}, 403,
+       'after all of that the task is served');
+
+    # taken over by its own launcher
+    my $name = connection($one);
+    my $got = $one->ask($name, \%resume, kinds => \@same);
+    ok($got->{ok}, 'a live task is resumed on a second connection')
+        or diag explain $got;
+    is($one->get('http://evil.example/')->{status}, 403, 'and is served');
+
+    my $stale = $one->ask('task', { op => 'close', reason => 'ok' });
+    is(refusal($one, 'task', $stale), 'task_unknown',
+       'the first connection can no longer close it');
+    is($one->get('http://evil.example/')->{status}, 403, 'it is still served');
+    is(scalar $b->audit('task_end', task => $task->{task_id}), 0,
+       'and has not ended');
+
+    ok(close_task($one, $name)->{ok}, 'the second closes it');
+    is(scalar $b->audit('task_end', task => $task->{task_id}), 1,
+       'it has ended once');
+    is($resume->($one, \@same), 'task_unknown',
+       'a task that has ended is not resumed');
+    is($resume->($one, \@same, lease => $got->{lease}), 'task_unknown',
+       'with its newest lease neither');
+    is(scalar $b->audit('task_end', task => $task->{task_id}), 1,
+       'and ends no second time');
+    $one->stop;
+}
+
+# B-006, D-009, D-010: a box cannot say who it is
+{
+    my ($a, $task_a) = task();
+    my ($c, $task_c) = task();
+    $a->get('http://evil.example/who', headers => [
+        "X-Task-Id: $task_c->{task_id}", "X-Agent-Task: $task_c->{task_id}",
+        "X-Request-Id: " . 'f' x 5000, "Forwarded: for=$task_c->{task_id}",
+        "Proxy-Authorization: Basic $task_c->{task_id}"]);
+    my @who = $b->audit('egress', path => '/who');
+    is_deeply([map { $_->{task} } @who], [$task_a->{task_id}],
+              'a request is its own box\'s, whatever it says');
+    isnt($who[0]{request}, 'f' x 16, 'and has an id of the broker\'s');
+    close_task($_, 'task') for $a, $c;
+    $_->stop for $a, $c;
+}
+
+
+# A hostile launcher beside a good one
+
+my ($good_l, $good_task) = task();
+
+sub good_is_served ($what) {
+    my $r = $good_l->get("http://127.0.0.1:$port/echo");
+    is($r->{status}, 200, $what);
+    return;
+}
+
+sub cpu {
+    my @stat = split ' ', $t->read("/proc/$worker/stat") =~ s/.*\) //r;
+    return $stat[11] + $stat[12];
+}
+
+good_is_served('a good task is served');
+
+{
+    my ($bad, $task) = task();
+    my $log = length $b->error_log;
+    $bad->do(tamper => { index => 0, how => 'shutdown' });
+    AgentTest::wait_for('the door to be closed', sub {
+        substr($b->error_log, $log) =~ /tampered with, the door is closed/ });
+    ok(1, 'a listener that was shut down closes its door');
+    good_is_served('others are served beside it');
+
+    my $start = cpu();
+    select undef, undef, undef, 0.3;        # time, to see what it costs
+    cmp_ok(cpu() - $start, '<', 5, 'and it costs the worker nothing');
+    ok(close_task($bad, 'task')->{ok}, 'its task can still be closed');
+    $bad->stop;
+}
+
+for my $waiting (0, 3) {
+    my ($bad, $task) = task();
+    my $log = length $b->error_log;
+    $bad->do(tamper => { index => 0, how => 'blocking' });
+    $bad->do(open => { id => "w$_", port => 8899 }) for 1 .. $waiting;
+    good_is_served("others are served beside a blocking listener ($waiting)");
+    $bad->get('http://evil.example/', timeout => 0.5) if !$waiting;
+    AgentTest::wait_for('the door to be closed', sub {
+        substr($b->error_log, $log) =~ /tampered with, the door is closed/ });
+    ok(1, "a listener that blocks closes its door ($waiting)");
+    good_is_served('and others are served');
+    close_task($bad, 'task');
+    $bad->stop;
+}
+
+{
+    my ($bad, $task) = task();
+    $bad->do(tamper => { index => 0, how => 'linger' });
+    $bad->do(open => { id => 'x', port => 8899 });
+    $bad->do(write => { id => 'x', data => "GET http://127.0.0.1:$port/big?n=50000000 "
+                        . "HTTP/1.1\r\nHost: 127.0.0.1:$port\r\n\r\n" });
+    $bad->do(read => { id => 'x' });
+    my $start = Time::HiRes::time();
+    ok(close_task($bad, 'task')->{ok}, 'a task whose listener lingers is closed');
+    good_is_served('others are served beside it');
+    cmp_ok(Time::HiRes::time() - $start, '<', 4,
+           'and the worker did not wait for the box to read');
+    $bad->stop;
+}
+
+close_task($good_l, 'task');
+$good_l->stop;
+
+
+# Nothing is left
+
+AgentTest::wait_for('every task to end', sub {
+    my %ended = map { $_->{task} => 1 } $b->audit('task_end');
+    !grep { !$ended{ $_->{task} } && $_->{task} ne $shape->{task_id} }
+          $b->audit('task_start');
+});
+$l->stop;
+AgentTest::wait_for('the descriptors to be what they were', sub {
+    fds() == $before });
+is(fds(), $before, 'after all of that the worker has the descriptors it had');
+is_deeply([$b->workers], [$worker], 'and is the same');
+
+
+# What is no socket is put aside, and its user with it
+
+SKIP: {
+    skip 'only root can be another user', 5 unless $root;
+
+    my $user = $t->launcher(user => $other);
+    my ($name, $reply) = opened($user, 'open');
+    my @kinds = @{ doors($reply) };
+    my $got = $user->ask($name, { op => 'serve' },
+                         kinds => [{ file => '/etc/passwd' },
+                                   @kinds[1 .. $#kinds]]);
+    is(refusal($user, $name, $got), 'bad_descriptor', 'refused: a file');
+    is(fds(), $before + 1, 'it is put aside, not closed');
+    $name = connection($user);
+    my $end = $user->do(receive => { name => $name });
+    is($end->{message}{error}, 'not_allowed', 'its user is served no more');
+    is(fds(), $before + 1, 'and adds no descriptor');
+    my ($ok) = task();
+    ok($ok, 'others are served');
+    $ok->stop;
+    $user->stop;
+}
+
+{
+    my $own = $t->launcher;
+    my ($name, $reply) = opened($own);
+    my @kinds = @{ doors($reply) };
+    my $got = $own->ask($name, { op => 'serve' },
+        kinds => [{ pipe => JSON::PP::true() }, @kinds[1 .. $#kinds]]);
+    is(refusal($own, $name, $got), 'bad_descriptor', 'refused: a pipe');
+    $own->stop;
+}
+
+is_deeply([$b->audit_errors], [], 'the audit is whole');
+
+
+# Exactly one beginning and one end a task
+
+{
+    AgentTest::wait_for('the last tasks to end', sub {
+        $b->audit('task_end') == grep { !$_->{resumed} } $b->audit('task_start')
+    });
+    my (%starts, %ends);
+    $starts{ $_->{task} }++ for grep { !$_->{resumed} } $b->audit('task_start');
+    $ends{ $_->{task} }++ for $b->audit('task_end');
+    is_deeply([grep { $_ != 1 } values %starts], [],
+              'each task has begun once');
+    is_deeply([grep { $_ != 1 } values %ends], [], 'each has ended once');
+    is_deeply([sort keys %starts], [sort keys %ends], 'the same ones');
+}
+
+unlike($b->error_log, qr/\[(?:alert|emerg)\]/, 'nothing is wrong')
+    or diag $b->error_log;
+
+
+# Restart: the lease's key is kept
+
+{
+    my $r = $t->broker(http => $http);
+    my $own = $t->launcher;
+    my $task = $own->open_task($r->control, 'analysis');
+    my @same = map { { again => $_ } } 0 .. $#{ $task->{doors} };
+    my %resume = (v => 1, op => 'resume', task_id => $task->{task_id},
+                  lease => $task->{lease});
+
+    $r->stop;
+    is(scalar $r->audit('task_end'), 0, 'a broker that stops ends no task');
+    ok(AgentTest::wait_for('the end of the connection', sub {
+        $own->do(receive => { name => 'task', timeout => 1 })->{eof} }),
+       'its launcher sees the end of the connection');
+    $r->start;
+
+    $own->do(connect => { name => 'again', path => $r->control });
+    my $got = $own->ask('again', \%resume, kinds => \@same);
+    ok($got->{ok}, 'the next broker adopts the task') or diag explain $got;
+    is($own->get('http://evil.example/')->{status}, 403, 'and serves it');
+    my $start = $r->audit_wait('task_start', task => $task->{task_id},
+                               resumed => 1);
+    ok($start, 'which is recorded');
+    my $reply = close_task($own, 'again');
+    is($reply->{egress}{denied_count}, 1, 'with counters of its own');
+    is(scalar $r->audit('task_end', task => $task->{task_id}), 1,
+       'and it ends once');
+
+    # without the key a lease is paper
+    my $two = $t->launcher;
+    my $task2 = $two->open_task($r->control, 'analysis');
+    $r->stop;
+    unlink $r->prefix . '/state/lease.key';
+    $r->start;
+    $two->do(connect => { name => 'again', path => $r->control });
+    $got = $two->ask('again', { %resume, task_id => $task2->{task_id},
+        lease => $task2->{lease} }, kinds => [map { { again => $_ } }
+                                              0 .. $#{ $task2->{doors} }]);
+    is($got->{error}, 'lease_invalid', 'a lease under another key is refused');
+    is_deeply([$r->audit_errors], [], 'the audit is whole');
+    unlike($r->error_log, qr/\[(?:alert|emerg)\]/, 'nothing is wrong')
+        or diag $r->error_log;
+    $_->stop for $own, $two;
+}
+
+
+# A small zone
+
+{
+    my $small = $t->broker(http => $http . 'agent_zone 300k;',
+                           log_level => 'error');
+    my $own = $t->launcher;
+    my $failed = 0;
+    for my $i (1 .. 1000) {
+        $own->do(connect => { name => 'x', path => $small->control });
+        my $reply = $own->ask('x', $op{open});
+        $failed++ unless $reply->{ok};
+        $own->do(close => { name => 'x' });
+    }
+    is($failed, 0, 'a thousand tasks that were only opened leave room');
+
+    # filled with what boxes were refused
+    my @fill;
+    for (1 .. 12) {
+        my $f = $t->launcher;
+        my $task = $f->open_task($small->control, 'analysis');
+        last unless $task->{ok};
+        push @fill, $f;
+        $f->get('http://' . 'a' x 60 . ".example/" . 'x' x 200 . $_)
+            for 1 .. 70;
+        $f->get('http://' . join('.', ('b' x 60) x 3) . ".example/$_"
+                . 'x' x 200) for 1 .. 70;
+    }
+
+    my ($busy, $live) = (undef, 0);
+    for my $i (1 .. 200) {
+        my $name = "y$i";
+        $own->do(connect => { name => $name, path => $small->control });
+        my $reply = $own->ask($name, $op{open});
+        if (!$reply->{ok}) {
+            $busy = $reply;
+            last;
+        }
+        $live++;
+    }
+    is($busy->{error}, 'busy', 'a zone that is full answers busy')
+        or diag "$live were opened";
+    like($busy->{message} // '', qr/agent_zone/, 'and says what to do');
+    is($fill[0]->get('http://evil.example/')->{status}, 403,
+       'who is in is served on');
+    ok($fill[0]->ask('task', $op{close})->{ok}, 'and can close');
+    $own->do(connect => { name => 'z', path => $small->control });
+    ok($own->ask('z', $op{open})->{ok}, 'then there is room again');
+    is_deeply([$small->audit_errors], [], 'the audit is whole');
+    unlike($small->error_log, qr/\[(?:alert|emerg)\]/, 'nothing is wrong')
+        or diag $small->error_log;
+}
+
+# connections of one user
+
+{
+    my $own = $t->launcher;
+    my $own_b = $t->broker(http => $http);
+    $own->do(connect => { name => "k$_", path => $own_b->control })
+        for 1 .. 257;
+    my $got = $own->do(receive => { name => 'k257' });
+    is($got->{message}{error}, 'busy', 'the 257th connection of a user waits');
+    $own->do(close => { name => 'k1' });
+    my $again = AgentTest::wait_for('room for another', sub {
+        $own->do(connect => { name => 'k', path => $own_b->control });
+        my $reply = $own->ask('k', $op{open});
+        $own->do(close => { name => 'k' });
+        return $reply->{ok};
+    });
+    ok($again, 'until one is closed');
+}
+
+done_testing;
