@@ -1,0 +1,149 @@
+#!/usr/bin/perl
+
+# Things that programs in other boxes have tried, or have needed.
+
+use v5.36;
+
+use FindBin;
+use lib $FindBin::Bin;
+use Jail;
+use Test::More;
+
+for my $user (ways()) {
+    my $way = way($user);
+    my @as = (user => $user);
+    my $j;
+
+    $j = python(<<'END', @as);
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_PARENT, SIGCHLD = 0x8000, 17
+pid = libc.syscall(56, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0)
+if pid == 0:
+    os._exit(9)
+print(pid > 0, flush=True)
+os._exit(4)
+END
+    is($j->{exit_code}, 4,
+       "A-121 $way: a sibling by CLONE_PARENT is not taken for the task");
+
+    $j = python(<<'END', @as);
+import os, subprocess
+assert os.fstat(0).st_rdev == os.makedev(1, 3)
+subprocess.run(['sh', '-c', 'sh -c "echo x > /dev/null && wc -c < '
+                '/proc/self/maps"; echo e > /dev/stderr; echo o > /dev/stdout'])
+END
+    like($j->{stdout}, qr/^[1-9]\d*\no\n\z/,
+         "A-128 $way: grandchildren reach /dev/null, maps and their streams");
+    is($j->{stderr}, "e\n", 'by their names in /dev');
+
+    $j = box('cd /tmp/work; ulimit -c unlimited 2>&1; sh -c "kill -ABRT \$\$"; '
+             . 'ls -A', @as);
+    unlike($j->{stdout}, qr/core/, "A-048 $way: a crash leaves no core");
+
+    $j = python(<<'END', @as);
+import os, errno, fcntl
+n = 0
+for i in range(300):
+    p = '/tmp/work/x%d' % i
+    with open(p, 'w') as f:
+        f.write('#!/bin/sh\nexit 0\n')
+    os.chmod(p, 0o755)
+    n += os.spawnv(os.P_WAIT, p, [p])
+print(n)
+fd = os.memfd_create('m')
+os.write(fd, open('/bin/true', 'rb').read())
+print(os.spawnve(os.P_WAIT, '/proc/self/fd/%d' % fd, ['m'], {}))
+for cmd in (fcntl.F_SETLEASE, fcntl.F_NOTIFY):
+    try:
+        fcntl.fcntl(os.open('/usr', 0), cmd, 0)
+        print('taken')
+    except OSError as e:
+        print(errno.errorcode[e.errno])
+END
+    is($j->{stdout}, "0\n0\nEPERM\nEPERM\n",
+       "A-095 A-069 A-037 $way: new programs run, leases are refused")
+        or diag $j->{stderr};
+
+    $j = python(<<'END', @as);
+import os
+for p in ('.git/hooks/x', '.bashrc', '.npmrc'):
+    os.makedirs(os.path.dirname(p) or '.', exist_ok=True)
+    open(p, 'w').close()
+print(os.getcwd(), os.path.realpath('.'))
+END
+    is($j->{stdout}, "/tmp/work /tmp/work\n",
+       "A-041 A-002 $way: the working directory is the box's own");
+
+    $j = python(<<'END', @as);
+import os, resource, time
+for p in (os.SCHED_FIFO, os.SCHED_RR):
+    try:
+        os.sched_setscheduler(0, p, os.sched_param(1))
+        print('taken')
+    except PermissionError:
+        print('refused')
+try:
+    os.nice(-1)
+    print('taken')
+except PermissionError:
+    print('refused')
+END
+    is($j->{stdout}, "refused\n" x 3,
+       "A-109 $way: no better place in the scheduler can be taken");
+
+    $j = python(<<'END', @as);
+import os, socket, ctypes
+def no(f):
+    try:
+        f()
+        return False
+    except OSError:
+        return True
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+print(no(lambda: s.sendto(b'x', '/dev/log')),
+      no(lambda: s.sendto(b'x', '/run/systemd/journal/socket')),
+      no(lambda: s.connect('\0/tmp/.X11-unix/X0')),
+      no(lambda: socket.create_connection(('::ffff:192.0.2.1', 80), 1)),
+      no(lambda: socket.create_connection(('2001:db8::1', 80), 1)))
+print(sorted(i[1] for i in socket.if_nameindex()))
+t = socket.create_server(('::1', 0), family=socket.AF_INET6)
+socket.create_connection(t.getsockname()[:2]).close()
+END
+    is($j->{stdout}, "True True True True True\n['lo']\n",
+       "A-049 A-073 A-080 $way: nothing listens to the box but itself")
+        or diag $j->{stderr};
+}
+
+# Started from a terminal, the box has no way to it.  `script` gives the
+# launcher one of its own.
+
+{
+    my $code = dir() . '/tty.py';
+    open my $f, '>', $code;
+    print $f <<'END';
+import fcntl, os, errno
+for fd in (0, 1, 2):
+    for call in (0x5412, 0x541c):
+        try:
+            fcntl.ioctl(fd, call, b'x')
+            print('typed')
+        except OSError as e:
+            print(errno.errorcode[e.errno])
+try:
+    os.open('/dev/tty', os.O_RDWR)
+    print('opened')
+except OSError as e:
+    print(errno.errorcode[e.errno])
+END
+    close $f;
+    my $jail = dir() . '/jail';
+    my $out = `script -qec "$jail run --offline --code $code -- python3" /dev/null`;
+    my ($text) = $out =~ /"stdout":"([^"]*)"/;
+    is($text, 'EPERM\\n' x 6 . 'ENXIO\\n',
+       'A-055 a box started from a terminal cannot type into it') or diag $out;
+}
+
+is(join(' ', leftovers()), '', 'no process of a box is left');
+
+done_testing;
