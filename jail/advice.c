@@ -145,6 +145,12 @@ static const advice_row_t  advice_rows[] = {
       "raise the hard limit of the caller (ulimit -H), or lower the policy's "
       "value" },
 
+    { STAGE_DESCRIPTORS, 0, NULL, host_is_filtered,
+      "a container's filter refuses close_range: docker run --security-opt "
+      "seccomp=unconfined, or allow close_range in its profile" },
+    { STAGE_DESCRIPTORS, 0, NULL, NULL,
+      "use a kernel of 5.11 or later: close_range is needed" },
+
     { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
 
     NEEDS_CAPS(STAGE_NET_LO, EPERM),
@@ -177,9 +183,14 @@ static const advice_row_t  advice_rows[] = {
     NEEDS_CAPS(STAGE_PIVOT, EPERM),
     NEEDS_CAPS(STAGE_PIVOT, EACCES),
 
+    { STAGE_PIVOT, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
     { STAGE_PIVOT, EINVAL, NULL, NULL,
       "the root of this machine is its initial ramdisk, which cannot be "
       "left: switch_root to another one first" },
+
+    { STAGE_PRIVILEGES, 0, NULL, host_is_filtered,
+      "a container's filter refuses prctl or capset: docker run "
+      "--security-opt seccomp=unconfined, or allow both in its profile" },
 
     { STAGE_LANDLOCK, EOPNOTSUPP, NULL, NULL,
       "Landlock is in the kernel and not switched on: add landlock to its "
@@ -197,11 +208,22 @@ static const advice_row_t  advice_rows[] = {
       "use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK, and "
       "landlock in its list of security modules (lsm=landlock,...)" },
 
+    { STAGE_SECCOMP, EPERM, NULL, host_is_filtered, FIX_FILTER },
     { STAGE_SECCOMP, EINVAL, NULL, NULL,
       "use a kernel with CONFIG_SECCOMP_FILTER" },
     { STAGE_SECCOMP, ENOSYS, NULL, NULL,
       "use a kernel with CONFIG_SECCOMP_FILTER" },
 
+    { STAGE_CODE, ENOSYS, NULL, NULL,
+      "use a kernel with memfd_create; in a container allow it in its "
+      "seccomp profile" },
+    { STAGE_IN, ENOSYS, NULL, NULL,
+      "use a kernel with memfd_create; in a container allow it in its "
+      "seccomp profile" },
+
+    { STAGE_EXEC, ENOSYS, NULL, NULL,
+      "use a kernel of 5.6 or later: openat2 is needed; in a container allow "
+      "it in its seccomp profile" },
     { STAGE_EXEC, ENOENT, NULL, NULL,
       "name a program that is in the box: the host's /usr, /bin, /lib are; "
       "home directories, /opt and the caller's working directory are not" },

@@ -259,9 +259,12 @@ box_clone(box_spec_t *spec, int *pidfd)
 
     pid = syscall(SYS_clone3, &args, sizeof(args));
 
-    /* a container's filter may hide clone3, so that flags can be judged */
+    /*
+     * A container's filter may hide clone3, so that flags can be judged; an
+     * old one, that does not know it, answers EPERM.
+     */
 
-    if (pid == -1 && errno == ENOSYS) {
+    if (pid == -1 && (errno == ENOSYS || errno == EPERM)) {
 #if defined(__s390x__)
         pid = syscall(SYS_clone, NULL,
                       (unsigned long) (args.flags|SIGCHLD), pidfd, NULL, 0);
@@ -412,13 +415,24 @@ box_go(box_t *box, fault_t *fault)
 }
 
 
-/* By pidfd, never by number: a number may be another's by now. */
+/* By pidfd: a number may be another's by now. */
 
 void
 box_kill(box_t *box)
 {
-    if (box->pidfd != -1) {
-        (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+    if (box->pidfd == -1) {
+        return;
+    }
+
+    /*
+     * An old container's filter refuses the call; until it is waited for, the
+     * number of our own child is nobody else's.
+     */
+
+    if (syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0) == -1
+        && errno != ESRCH)
+    {
+        (void) kill(box->pid, SIGKILL);
     }
 }
 

@@ -276,7 +276,9 @@ doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
         return;
     }
 
-    r->state = l->required ? LAYER_MISSING : LAYER_WARNING;
+    if (r->state == LAYER_OK) {
+        r->state = l->required ? LAYER_MISSING : LAYER_WARNING;
+    }
 
     if (r->fix[0] == '\0') {
         fix = advice(r->stage, r->err, r->detail);

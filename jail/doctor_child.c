@@ -26,6 +26,7 @@
 
 typedef struct {
     int   ended;
+    int   entered;
     int   err;
     char  detail[BOX_DETAIL_MAX];
 } probe_page_t;
@@ -65,6 +66,7 @@ probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
         rc = (flags & CLONE_NEWUSER) ? probe_enter(&d->spec, sync[0]) : 0;
 
         if (rc == 0) {
+            page->entered = 1;
             rc = body(page->detail, sizeof(page->detail));
         }
 
@@ -94,6 +96,10 @@ probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
 
     if (rc == 0 && !page->ended) {
         rc = doctor_missing(r, EIO, "the child did not come to its end");
+
+    } else if (rc == 0 && page->err && !page->entered) {
+        r->stage = STAGE_IDENTITY;
+        rc = doctor_missing(r, page->err, "the box's ids cannot be taken");
 
     } else if (rc == 0 && page->err) {
         rc = doctor_missing(r, page->err, "%s", page->detail[0]

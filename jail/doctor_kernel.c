@@ -4,6 +4,7 @@
  * with a task that crashes.
  */
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libcgroup.h>
@@ -80,10 +81,14 @@ probe_clone3(doctor_t *d, layer_result_t *r)
         _exit(0);
     }
 
+    if (pid == -1 && errno != ENOSYS && errno != EPERM) {
+        r->state = LAYER_MISSING;
+        return doctor_missing(r, errno, "no process can be made by it");
+    }
+
     if (pid == -1) {
         (void) snprintf(r->fix, sizeof(r->fix), "nothing to do: a filter "
-                        "hides it (a container's, so that flags can be "
-                        "judged), and clone is used");
+                        "hides it, as a container has it, and clone is used");
         return doctor_missing(r, errno, "clone is used instead");
     }
 
@@ -124,7 +129,7 @@ probe_pidfd(doctor_t *d, layer_result_t *r)
     }
 
     if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) != 0) {
-        (void) doctor_missing(r, errno, "pidfd_send_signal");
+        (void) doctor_missing(r, errno, "pidfd_send_signal is refused");
         (void) kill(pid, SIGKILL);
         (void) waitpid(pid, NULL, __WALL);
         return -1;
@@ -391,7 +396,9 @@ probe_pids(doctor_t *d, layer_result_t *r)
 static int
 probe_controller(layer_result_t *r, const char *controller)
 {
-    char  word[32];
+    char         word[32];
+    size_t       n;
+    const char  *p;
 
     probe_found(r, controller);
 
@@ -399,9 +406,12 @@ probe_controller(layer_result_t *r, const char *controller)
         return 0;
     }
 
-    (void) snprintf(word, sizeof(word), "controller %s ", controller);
+    /* "cpu" is not meant by "cpuacct" */
 
-    if (r->detail[0] && strstr(cgroup_fault.message, word) == NULL) {
+    n = (size_t) snprintf(word, sizeof(word), "controller %s", controller);
+    p = strstr(cgroup_fault.message, word);
+
+    if (r->detail[0] && (p == NULL || isalnum((unsigned char) p[n]))) {
         r->state = LAYER_SKIPPED;
         return 0;
     }

@@ -147,8 +147,7 @@ probe_uts_ns(doctor_t *d, layer_result_t *r)
 static int
 body_cgroup_ns(char *detail, size_t cap)
 {
-    (void) detail;
-    (void) cap;
+    (void) snprintf(detail, cap, "the cgroup namespace cannot be made");
 
     return unshare(CLONE_NEWCGROUP);
 }
@@ -164,8 +163,7 @@ probe_cgroup_ns(doctor_t *d, layer_result_t *r)
 static int
 body_time_ns(char *detail, size_t cap)
 {
-    (void) detail;
-    (void) cap;
+    (void) snprintf(detail, cap, "the time namespace cannot be made");
 
     return unshare(0x80 /* CLONE_NEWTIME */);
 }

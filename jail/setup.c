@@ -252,18 +252,22 @@ setup_cgroup(setup_t *s)
 static int
 setup_cgroup_namespace(setup_t *s)
 {
-    (void) s;
+    if (unshare(CLONE_NEWCGROUP) != 0) {
+        return setup_detail(s, "the cgroup namespace cannot be made");
+    }
 
-    return unshare(CLONE_NEWCGROUP);
+    return 0;
 }
 
 
 static int
 setup_hostname(setup_t *s)
 {
-    (void) s;
+    if (sethostname("box", 3) != 0 || setdomainname("", 0) != 0) {
+        return setup_detail(s, "the host name cannot be set");
+    }
 
-    return sethostname("box", 3) != 0 || setdomainname("", 0) != 0 ? -1 : 0;
+    return 0;
 }
 
 

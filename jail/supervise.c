@@ -213,9 +213,14 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
         .msg_control = control, .msg_controllen = sizeof(control)
     };
 
+    /*
+     * A child that failed before it read what it was sent leaves ECONNRESET,
+     * once, in front of its report.
+     */
+
     do {
         n = recvmsg(s->box->sync, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
-    } while (n == -1 && errno == EINTR);
+    } while (n == -1 && (errno == EINTR || errno == ECONNRESET));
 
     if (n == -1 && errno == EAGAIN) {
         return 0;
