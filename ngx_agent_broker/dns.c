@@ -25,7 +25,6 @@
 #define DNS_FORMERR     1
 #define DNS_NXDOMAIN    3
 #define DNS_NOTIMP      4
-#define DNS_RCODE_REFUSED  5
 
 #define DNS_TYPE_OPT    41
 #define DNS_CLASS_IN    1

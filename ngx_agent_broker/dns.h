@@ -20,6 +20,8 @@
 #define DNS_ANSWER_MAX  512             /* every answer fits */
 #define DNS_TYPE_A      1
 
+#define DNS_RCODE_REFUSED  5
+
 
 typedef enum {
     DNS_QUERY = 0,              /* name and type are set */

@@ -48,6 +48,7 @@ struct mint_s {
 };
 
 
+static mint_leaf_t *mint_find(const mint_t *mint, const authority_t *name);
 static X509 *mint_sign(mint_t *mint, const authority_t *name);
 static int mint_begin(X509 *cert, const char *cn, long from, long to);
 static int mint_extend(X509 *cert, X509 *issuer, int nid, const char *value);
@@ -201,6 +202,33 @@ mint_free(mint_t *mint)
 }
 
 
+bool
+mint_has(const mint_t *mint, const authority_t *name)
+{
+    return mint_find(mint, name) != NULL;
+}
+
+
+static mint_leaf_t *
+mint_find(const mint_t *mint, const authority_t *name)
+{
+    mint_leaf_t  *leaf;
+
+    for (leaf = mint->buckets[mint_bucket(name->host)];
+         leaf;
+         leaf = leaf->next)
+    {
+        if (leaf->kind == (int) name->kind
+            && strcmp(leaf->host, name->host) == 0)
+        {
+            break;
+        }
+    }
+
+    return leaf;
+}
+
+
 X509 *
 mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
 {
@@ -209,15 +237,7 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
     mint_leaf_t  *leaf;
 
     now = time(NULL);
-    bucket = mint_bucket(name->host);
-
-    for (leaf = mint->buckets[bucket]; leaf; leaf = leaf->next) {
-        if (leaf->kind == (int) name->kind
-            && strcmp(leaf->host, name->host) == 0)
-        {
-            break;
-        }
-    }
+    leaf = mint_find(mint, name);
 
     /* a clock that was set back makes a leaf of the future: it goes too */
 
@@ -259,6 +279,8 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
     if (mint->count == mint->max) {
         mint_drop(mint, mint->oldest);
     }
+
+    bucket = mint_bucket(leaf->host);
 
     leaf->next = mint->buckets[bucket];
     mint->buckets[bucket] = leaf;

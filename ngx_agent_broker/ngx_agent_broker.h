@@ -50,6 +50,7 @@
 #include "address.h"
 #include "audit_line.h"
 #include "authority.h"
+#include "bounds.h"
 #include "mint.h"
 #include "policy.h"
 #include "system_names.h"
@@ -90,6 +91,9 @@ typedef enum {
     NGX_AGENT_REASON_PORT,
     NGX_AGENT_REASON_METHOD,
     NGX_AGENT_REASON_SNI,
+    NGX_AGENT_REASON_REQUESTS,
+    NGX_AGENT_REASON_MINTS,
+    NGX_AGENT_REASON_REFUSALS,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -198,6 +202,10 @@ typedef struct {
     u_char             policy[POLICY_NAME_MAX + 1];
     u_char             policy_hash[POLICY_HASH_LEN + 1];
 
+    uint64_t           bounds[BOUND_COUNT]; /* as the policy said at open */
+    uint64_t           used[BOUND_COUNT];
+    ngx_msec_t         handshake;           /* when the next one may start */
+
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
     ngx_uint_t         audit_lines;
@@ -209,6 +217,7 @@ typedef struct {
 /* A copy of what a slot says, taken under the zone's lock. */
 
 typedef struct {
+    uint64_t     connections;               /* the bound */
     uid_t        uid;
     ngx_pid_t    pid;
     ngx_uint_t   sequence;
@@ -282,10 +291,13 @@ struct ngx_agent_task_s {
     ngx_uint_t         doors_count;
 
     ngx_queue_t        connections;         /* ngx_agent_connection_t */
+    ngx_uint_t         connections_count;
+    ngx_uint_t         connections_max;
     void             (*idle)(ngx_agent_task_t *task);
     void              *data;                /* the control connection's */
 
     unsigned           ended:1;             /* its connections are cut */
+    unsigned           paused:1;            /* no door accepts now */
 };
 
 
@@ -380,8 +392,8 @@ char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 
@@ -438,6 +450,15 @@ ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
 
 /* Is this net namespace a live task's? */
 ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
+
+/*
+ * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
+ * the first time past it (so that one line can say so).
+ */
+ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
+
+/* How long a TLS handshake of the task has to wait, in ms. */
+ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
 
 void ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed,
     ngx_uint_t denied, ngx_uint_t lines);
@@ -618,6 +639,10 @@ const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 ngx_int_t ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
 ngx_int_t ngx_agent_upstream_filter_init(ngx_conf_t *cf);
+
+/* Does it ask for a websocket, and may it? */
+ngx_uint_t ngx_agent_is_websocket(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
 
 
 #endif /* NGX_AGENT_BROKER_H */

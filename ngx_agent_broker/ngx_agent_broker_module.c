@@ -56,6 +56,22 @@ static void ngx_agent_exit_master(ngx_cycle_t *cycle);
       id,                                                                     \
       NULL }
 
+#define NGX_AGENT_BOUND(name, id)                                             \
+    { ngx_string(name),                                                       \
+      NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,                                   \
+      ngx_agent_conf_bound,                                                   \
+      NGX_HTTP_MAIN_CONF_OFFSET,                                              \
+      id,                                                                     \
+      NULL }
+
+#define NGX_AGENT_SWITCH(name, member)                                        \
+    { ngx_string(name),                                                       \
+      NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,                                     \
+      ngx_agent_conf_switch,                                                  \
+      NGX_HTTP_MAIN_CONF_OFFSET,                                              \
+      offsetof(policy_rule_t, member),                                        \
+      NULL }
+
 #define NGX_AGENT_DIRECTIVE(name, type, handler)                              \
     { ngx_string(name),                                                       \
       type,                                                                   \
@@ -133,6 +149,15 @@ static ngx_command_t  ngx_agent_commands[] = {
                         NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,
                         ngx_agent_conf_fixed),
 
+    /* in agent_policy: what the broker does for it */
+
+    NGX_AGENT_BOUND("connections", BOUND_CONNECTIONS),
+    NGX_AGENT_BOUND("requests", BOUND_REQUESTS),
+    NGX_AGENT_BOUND("handshakes", BOUND_HANDSHAKES),
+    NGX_AGENT_BOUND("mints", BOUND_MINTS),
+    NGX_AGENT_BOUND("names", BOUND_NAMES),
+    NGX_AGENT_BOUND("refusals", BOUND_REFUSALS),
+
     /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
 
     NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_host_block),
@@ -148,8 +173,8 @@ static ngx_command_t  ngx_agent_commands[] = {
                         ngx_agent_conf_list),
     NGX_AGENT_DIRECTIVE("bearer", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
                         ngx_agent_conf_bearer),
-    NGX_AGENT_DIRECTIVE("plaintext", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_plaintext),
+    NGX_AGENT_SWITCH("plaintext", plaintext),
+    NGX_AGENT_SWITCH("websocket", websocket),
     NGX_AGENT_DIRECTIVE("hint", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
                         ngx_agent_conf_hint),
     NGX_AGENT_DIRECTIVE("trusted_certificate",

@@ -24,11 +24,13 @@
 #define NGX_AGENT_SEEN_DENY       (LIMIT_COUNT + 1)
 #define NGX_AGENT_SEEN_ISOLATION  (LIMIT_COUNT + 2)
 #define NGX_AGENT_SEEN_TRUSTED    (LIMIT_COUNT + 3)
+#define NGX_AGENT_SEEN_BOUNDS     (LIMIT_COUNT + 4)
 
 #define NGX_AGENT_SEEN_PLAINTEXT  0
 #define NGX_AGENT_SEEN_HINT       1
 #define NGX_AGENT_SEEN_CREDENTIAL 2
 #define NGX_AGENT_SEEN_CA         3
+#define NGX_AGENT_SEEN_WEBSOCKET  4
 
 
 /* The lookahead: the parser's buffer first, then the file's next bytes. */
@@ -764,25 +766,29 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* on | off: the rule's member is at the directive's offset. */
+
 char *
-ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
+    bool       *on;
     ngx_str_t  *value;
-
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->rule_seen, NGX_AGENT_SEEN_PLAINTEXT)) {
+    if (ngx_agent_seen(&amcf->rule_seen,
+                       cmd->offset == offsetof(policy_rule_t, plaintext)
+                       ? NGX_AGENT_SEEN_PLAINTEXT : NGX_AGENT_SEEN_WEBSOCKET))
+    {
         return "is duplicate";
     }
 
+    on = (bool *) ((char *) amcf->rule + cmd->offset);
+
     if (ngx_strcmp(value[1].data, "on") == 0) {
-        amcf->rule->plaintext = true;
+        *on = true;
         return NGX_CONF_OK;
     }
 
@@ -791,10 +797,45 @@ ngx_agent_conf_plaintext(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value \"%V\" in \"plaintext\" directive: "
-                       "it must be \"on\" or \"off\"", &value[1]);
+                       "invalid value \"%V\" in \"%V\" directive: "
+                       "it must be \"on\" or \"off\"", &value[1],
+                       &cmd->name);
 
     return NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    ngx_str_t      *value;
+    const bound_t  *bound;
+
+    value = cf->args->elts;
+    bound = &bound_table[cmd->offset];
+
+    if (ngx_agent_seen(&amcf->policy_seen,
+                       NGX_AGENT_SEEN_BOUNDS + cmd->offset))
+    {
+        return "is duplicate";
+    }
+
+    if (bound_parse(cmd->offset, (char *) value[1].data, value[1].len,
+                    &amcf->policy->bounds[cmd->offset])
+        != 0)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive: "
+                           "it must be a number of %s from 1 to %uL",
+                           &value[1], &cmd->name, bound->unit, bound->max);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_agent_host_peek(cf);
+
+    return NGX_CONF_OK;
 }
 
 

@@ -31,6 +31,8 @@
 static void ngx_agent_connect_wait(ngx_connection_t *c);
 static void ngx_agent_connect_read(ngx_event_t *rev);
 static void ngx_agent_connect_again(ngx_event_t *rev);
+static void ngx_agent_connect_tls(ngx_agent_connection_t *ac);
+static void ngx_agent_connect_turn(ngx_event_t *rev);
 static void ngx_agent_connect_http(ngx_agent_connection_t *ac,
     ngx_uint_t tls);
 static size_t ngx_agent_connect_head(const u_char *p, size_t n);
@@ -108,7 +110,14 @@ ngx_agent_connect_read(ngx_event_t *rev)
     }
 
     if (ac->door->kind == NGX_AGENT_DOOR_WEB || ac->named.host_len) {
-        ngx_agent_connect_http(ac, head[0] == NGX_AGENT_TLS_BYTE);
+
+        if (head[0] == NGX_AGENT_TLS_BYTE) {
+            ngx_agent_connect_tls(ac);
+
+        } else {
+            ngx_agent_connect_http(ac, 0);
+        }
+
         return;
     }
 
@@ -141,6 +150,43 @@ ngx_agent_connect_again(ngx_event_t *rev)
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         ngx_http_close_connection(rev->data);
     }
+}
+
+
+/* A handshake costs: a box that makes many of them waits for its turn. */
+
+static void
+ngx_agent_connect_tls(ngx_agent_connection_t *ac)
+{
+    ngx_msec_t    wait;
+    ngx_event_t  *rev;
+
+    wait = ngx_agent_slot_handshake(ac->task->id);
+
+    if (wait == 0) {
+        ngx_agent_connect_http(ac, 1);
+        return;
+    }
+
+    rev = ac->connection->read;
+
+    ngx_reusable_connection(ac->connection, 0);
+
+    rev->handler = ngx_agent_connect_turn;
+    ngx_add_timer(rev, wait);
+}
+
+
+static void
+ngx_agent_connect_turn(ngx_event_t *rev)
+{
+    if (!rev->timedout) {
+        return;                             /* more bytes of the hello */
+    }
+
+    rev->timedout = 0;
+
+    ngx_agent_connect_http(ngx_agent_connection(rev->data), 1);
 }
 
 

@@ -28,6 +28,7 @@ static void ngx_agent_resolve_cancel(void *data);
 static ngx_int_t ngx_agent_guard(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     address_t *addresses, ngx_uint_t n);
 static ngx_uint_t ngx_agent_is_own(address_t *a, in_port_t port);
+static ngx_uint_t ngx_agent_is_local(u_char *bytes, size_t len);
 static ngx_int_t ngx_agent_allow(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
@@ -307,6 +308,10 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
      * 443 by TLS whichever it was.
      */
 
+    if (ngx_agent_slot_spend(ctx->task->id, BOUND_REQUESTS) != NGX_OK) {
+        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_REQUESTS, NULL);
+    }
+
     ctx->tls = !ctx->rule->plaintext;
     ctx->port = ctx->rule->port ? ctx->rule->port : (ctx->tls ? 443 : 80);
 
@@ -434,11 +439,21 @@ ngx_agent_resolved(ngx_resolver_ctx_t *rctx)
 
     n = 0;
 
-    for (i = 0; rctx->state == 0 && i < rctx->naddrs; i++) {
+    /* all are judged: the one that may be dialled can be the last */
 
-        if (n == NGX_AGENT_ADDRS_MAX) {
-            break;
+    if (rctx->state == 0 && rctx->naddrs > NGX_AGENT_ADDRS_MAX) {
+
+        a = ngx_pcalloc(r->pool, rctx->naddrs * sizeof(address_t));
+
+        if (a) {
+            ctx->addresses = a;
+
+        } else {
+            rctx->naddrs = NGX_AGENT_ADDRS_MAX;
         }
+    }
+
+    for (i = 0; rctx->state == 0 && i < rctx->naddrs; i++) {
 
         sa = rctx->addrs[i].sockaddr;
         a = &ctx->addresses[n];
@@ -559,14 +574,23 @@ ngx_agent_guard(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 static ngx_uint_t
 ngx_agent_is_own(address_t *a, in_port_t port)
 {
-    u_char               *bytes;
     size_t                len;
+    u_char               *bytes, *own;
     ngx_uint_t            i;
     ngx_listening_t      *ls;
     struct sockaddr_in   *sin;
     struct sockaddr_in6  *sin6;
 
     static const u_char  any[16];
+    static const u_char  mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+    own = a->bytes;
+    len = a->v6 ? 16 : 4;
+
+    if (a->v6 && ngx_memcmp(own, mapped, sizeof(mapped)) == 0) {
+        own += sizeof(mapped);              /* is dialled as IPv4 */
+        len = 4;
+    }
 
     ls = ngx_cycle->listening.elts;
 
@@ -575,12 +599,10 @@ ngx_agent_is_own(address_t *a, in_port_t port)
         if (ls[i].sockaddr->sa_family == AF_INET) {
             sin = (struct sockaddr_in *) ls[i].sockaddr;
             bytes = (u_char *) &sin->sin_addr;
-            len = 4;
 
         } else if (ls[i].sockaddr->sa_family == AF_INET6) {
             sin6 = (struct sockaddr_in6 *) ls[i].sockaddr;
             bytes = (u_char *) &sin6->sin6_addr;
-            len = 16;
 
         } else {
             continue;
@@ -590,25 +612,60 @@ ngx_agent_is_own(address_t *a, in_port_t port)
             continue;
         }
 
-        /*
-         * A wildcard listener answers on every address of this host; which
-         * those are is not known here, so its port is refused on the
-         * addresses that are surely ours, loopback.
-         */
+        if (ngx_memcmp(bytes, any, ls[i].sockaddr->sa_family == AF_INET
+                                   ? 4 : 16)
+            == 0)
+        {
+            /* a wildcard: it answers on every address of this host */
 
-        if (ngx_memcmp(bytes, any, len) == 0) {
-            if (a->v6 ? a->bytes[0] == 0 : a->bytes[0] == 127) {
+            if (ngx_agent_is_local(own, len)) {
                 return 1;
             }
 
-        } else if (len == (a->v6 ? 16 : 4)
-                   && ngx_memcmp(bytes, a->bytes, len) == 0)
+        } else if ((ls[i].sockaddr->sa_family == AF_INET ? 4 : 16) == len
+                   && ngx_memcmp(bytes, own, len) == 0)
         {
             return 1;
         }
     }
 
     return 0;
+}
+
+
+/* Only an address of this host can be bound; no packet is sent for it. */
+
+static ngx_uint_t
+ngx_agent_is_local(u_char *bytes, size_t len)
+{
+    ngx_socket_t     s;
+    ngx_uint_t       local;
+    ngx_sockaddr_t   sa;
+
+    ngx_memzero(&sa, sizeof(ngx_sockaddr_t));
+
+    if (len == 4) {
+        sa.sockaddr_in.sin_family = AF_INET;
+        ngx_memcpy(&sa.sockaddr_in.sin_addr, bytes, 4);
+
+    } else {
+        sa.sockaddr_in6.sin6_family = AF_INET6;
+        ngx_memcpy(&sa.sockaddr_in6.sin6_addr, bytes, 16);
+    }
+
+    s = socket(sa.sockaddr.sa_family, SOCK_DGRAM|SOCK_CLOEXEC, 0);
+
+    if (s == (ngx_socket_t) -1) {
+        return 1;                           /* not known: not dialled */
+    }
+
+    local = bind(s, &sa.sockaddr, len == 4 ? sizeof(struct sockaddr_in)
+                                           : sizeof(struct sockaddr_in6))
+            == 0 || ngx_socket_errno != EADDRNOTAVAIL;
+
+    (void) ngx_close_socket(s);
+
+    return local;
 }
 
 
@@ -628,7 +685,9 @@ ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
      * upstream answers 101, although Upgrade is not sent on.
      */
 
-    r->headers_in.upgrade = NULL;
+    if (!ngx_agent_is_websocket(r, ctx)) {
+        r->headers_in.upgrade = NULL;
+    }
 
     ngx_agent_slot_count(ctx->task->id, 1, 0, 0);
 

@@ -220,10 +220,29 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     size_t n, u_char *answer)
 {
     u_char                  address[4];
+    ngx_int_t               rc;
+    dns_kind_t              kind;
     dns_query_t             query;
     ngx_agent_main_conf_t  *amcf;
 
-    switch (dns_parse(p, n, &query)) {
+    kind = dns_parse(p, n, &query);
+
+    /* past the bound a name is not looked at, and answered REFUSED */
+
+    rc = ngx_agent_slot_spend(task->id, BOUND_NAMES);
+
+    if (rc != NGX_OK) {
+
+        if (rc == NGX_ABORT) {
+            ngx_agent_dns_audit(task, door, &query, "names");
+        }
+
+        query.rcode = DNS_RCODE_REFUSED;
+
+        return kind == DNS_GARBAGE ? 0 : dns_answer(&query, NULL, answer);
+    }
+
+    switch (kind) {
 
     case DNS_GARBAGE:
         ngx_agent_dns_audit(task, door, &query, "malformed");
@@ -296,6 +315,12 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     audit_line_t           line;
     ngx_agent_slot_view_t  view;
 
+    ngx_agent_slot_count(task->id, 0, 1, 0);
+
+    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        return;
+    }
+
     ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
     (void) ngx_agent_slot_view(task->id, &view);
 
@@ -309,6 +334,4 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     audit_line_number(&line, "type", query->type);
 
     (void) ngx_agent_audit_write(&line, task->id);
-
-    ngx_agent_slot_count(task->id, 0, 1, 0);
 }

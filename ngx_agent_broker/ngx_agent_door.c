@@ -48,6 +48,9 @@ static void ngx_agent_door_close(ngx_agent_door_t *door);
 static void ngx_agent_door_accept(ngx_event_t *rev);
 static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
+static ngx_uint_t ngx_agent_door_room(ngx_agent_task_t *task);
+static void ngx_agent_doors_pause(ngx_agent_task_t *task);
+static void ngx_agent_doors_resume(ngx_agent_task_t *task);
 static void ngx_agent_door_timer(ngx_uint_t on);
 static void ngx_agent_door_connection(ngx_connection_t *c);
 static void ngx_agent_connection_cleanup(void *data);
@@ -413,7 +416,7 @@ static void
 ngx_agent_door_accept(ngx_event_t *rev)
 {
     ngx_err_t          err;
-    ngx_uint_t         i, n;
+    ngx_uint_t         i, n, room;
     ngx_agent_door_t  *door;
     ngx_connection_t  *lc;
 
@@ -438,10 +441,16 @@ ngx_agent_door_accept(ngx_event_t *rev)
 
     rev->ready = 0;
     err = 0;
+    room = ngx_agent_door_room(door->task);
+
+    if (room == 0) {
+        ngx_agent_doors_pause(door->task);
+        return;
+    }
 
     ngx_agent_door_timer(1);
 
-    for (n = 0; n < NGX_AGENT_ACCEPT_BATCH; n++) {
+    for (n = 0; n < ngx_min(room, NGX_AGENT_ACCEPT_BATCH); n++) {
 
         accepted[n].socklen = sizeof(ngx_sockaddr_t);
         accepted[n].s = accept4(lc->fd, &accepted[n].sa.sockaddr,
@@ -496,6 +505,83 @@ ngx_agent_door_accept(ngx_event_t *rev)
     }
 
     ngx_agent_task_release(door->task);
+}
+
+
+/*
+ * How many more connections the task may have.  At its bound one of its own
+ * that waits between two requests makes room, as core does when its
+ * connections run out; if there is none, what comes waits in the queue.
+ */
+
+static ngx_uint_t
+ngx_agent_door_room(ngx_agent_task_t *task)
+{
+    ngx_queue_t             *q;
+    ngx_connection_t        *c;
+    ngx_agent_connection_t  *ac;
+
+    if (task->connections_count < task->connections_max) {
+        return task->connections_max - task->connections_count;
+    }
+
+    for (q = ngx_queue_head(&task->connections);
+         q != ngx_queue_sentinel(&task->connections);
+         q = ngx_queue_next(q))
+    {
+        ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
+        c = ac->connection;
+
+        if (c->idle && c->reusable) {
+            c->close = 1;
+            c->read->handler(c->read);
+            break;
+        }
+    }
+
+    return task->connections_count < task->connections_max ? 1 : 0;
+}
+
+
+static void
+ngx_agent_doors_pause(ngx_agent_task_t *task)
+{
+    ngx_uint_t         i;
+    ngx_connection_t  *c;
+
+    task->paused = 1;
+
+    for (i = 0; i < task->doors_count; i++) {
+
+        c = task->doors[i].connection;
+
+        if (c && c->read->active
+            && task->doors[i].kind != NGX_AGENT_DOOR_DNS_UDP)
+        {
+            (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+        }
+    }
+}
+
+
+static void
+ngx_agent_doors_resume(ngx_agent_task_t *task)
+{
+    ngx_uint_t         i;
+    ngx_connection_t  *c;
+
+    task->paused = 0;
+
+    for (i = 0; i < task->doors_count; i++) {
+
+        c = task->doors[i].connection;
+
+        if (c && !c->read->active && !c->read->timer_set
+            && ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR)
+        {
+            ngx_agent_door_close(&task->doors[i]);
+        }
+    }
 }
 
 
@@ -630,6 +716,7 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     ac->task = door->task;
     door->task->references++;
     ngx_queue_insert_tail(&door->task->connections, &ac->queue);
+    door->task->connections_count++;
 
     cln->handler = ngx_agent_connection_cleanup;
     cln->data = ac;
@@ -666,6 +753,11 @@ ngx_agent_connection_cleanup(void *data)
     task = ac->task;
 
     ngx_queue_remove(&ac->queue);
+    task->connections_count--;
+
+    if (task->paused && !task->ended) {
+        ngx_agent_doors_resume(task);
+    }
 
     if (task->idle && ngx_queue_empty(&task->connections)) {
         task->idle(task);

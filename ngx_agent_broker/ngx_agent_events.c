@@ -158,6 +158,11 @@ ngx_agent_log(ngx_http_request_t *r)
         return NGX_OK;
     }
 
+    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_slot_count(task->id, 0, 1, 0);
+        return NGX_OK;
+    }
+
     ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
     (void) ngx_agent_slot_view(task->id, &view);
 

@@ -95,6 +95,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size_t               size;
     target_t            *t;
     ngx_buf_t           *from, *to;
+    ngx_uint_t           websocket;
     ngx_pool_cleanup_t  *cln;
 
     from = r->upstream->request_bufs->buf;
@@ -152,6 +153,13 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         }
     }
 
+    websocket = ngx_agent_is_websocket(r, ctx);
+
+    if (websocket) {
+        p = ngx_slprintf(p, last, "Connection: upgrade" CRLF
+                                  "Upgrade: websocket" CRLF);
+    }
+
     /* the header lines that the proxy made, from the second on */
 
     line = ngx_strlchr(from->pos, from->last, LF);
@@ -168,6 +176,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         if (colon
             && ((size_t) (colon - line) != 4
                 || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
+            && !(websocket && (size_t) (colon - line) == 10
+                 && ngx_strncasecmp(line, (u_char *) "connection", 10) == 0)
             && !ngx_agent_is_stripped(r, line, colon - line))
         {
             p = ngx_cpymem(p, line, end + 1 - line);
@@ -187,6 +197,23 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     r->upstream->request_bufs->buf = to;
 
     return NGX_OK;
+}
+
+
+/* RFC 6455 section 4.1: nothing else is upgraded to. */
+
+ngx_uint_t
+ngx_agent_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_table_elt_t  *upgrade;
+
+    upgrade = r->headers_in.upgrade;
+
+    return ctx->rule->websocket && upgrade && r->method == NGX_HTTP_GET
+           && upgrade->value.len == sizeof("websocket") - 1
+           && ngx_strncasecmp(upgrade->value.data, (u_char *) "websocket",
+                              sizeof("websocket") - 1)
+              == 0;
 }
 
 

@@ -427,6 +427,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     ngx_uint_t          i, n;
     const char         *why;
     ngx_agent_task_t   *task;
+    ngx_agent_slot_view_t  view;
 
     task = l->task;
 
@@ -462,6 +463,10 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     }
 
     task->netns = netns;
+
+    if (ngx_agent_slot_view(task->id, &view) == NGX_OK) {
+        task->connections_max = view.connections;
+    }
 
     n = l->fds_count;
     l->fds_count = 0;

@@ -43,6 +43,16 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the TLS client must name (SNI) the host it wants, the same as in "
         "CONNECT" },
 
+    [NGX_AGENT_REASON_REQUESTS] = { "requests", 429,
+        "this task has made all the requests its policy allows" },
+
+    [NGX_AGENT_REASON_MINTS] = { "mints", 403,
+        "this task has spoken TLS to all the names its policy allows" },
+
+    [NGX_AGENT_REASON_REFUSALS] = { "refusals", 429,
+        "this task has been refused too often: its requests are no longer "
+        "looked at" },
+
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
         "the host is allowed, but its name has no address now" },
 
@@ -114,11 +124,27 @@ ngx_int_t
 ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
 {
+    ngx_int_t    rc;
     const char  *hint;
 
     ctx->state = NGX_AGENT_REFUSED;
     ctx->reason = reason;
     ctx->why = why;
+
+    /* past the bound one line says so, and the rest is only counted */
+
+    rc = ngx_agent_slot_spend(ctx->task->id, BOUND_REFUSALS);
+
+    if (rc != NGX_OK && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
+        ctx->reason = NGX_AGENT_REASON_REFUSALS;
+        ctx->why = NULL;
+
+        if (rc == NGX_BUSY) {
+            ngx_agent_slot_count(ctx->task->id, 0, 1, 0);
+            return ngx_agent_refusal_body(pool, ctx,
+                             ngx_agent_reasons[ctx->reason].hint, body);
+        }
+    }
 
     hint = ngx_agent_hint(pool, ctx);
 

@@ -48,6 +48,9 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
     (void) ngx_cpystrn(slot->policy_hash, (u_char *) policy->hash,
                        sizeof(slot->policy_hash));
 
+    ngx_memcpy(slot->bounds, policy->bounds, sizeof(slot->bounds));
+    slot->handshake = ngx_current_msec * slot->bounds[BOUND_HANDSHAKES] / 1000;
+
     ngx_queue_init(&slot->refusals);
 
     slot->node.key = ngx_agent_slot_key(id);
@@ -155,6 +158,80 @@ ngx_agent_slot_netns_used(uint64_t netns)
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
 
     return used;
+}
+
+
+ngx_int_t
+ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
+{
+    ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_BUSY;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+        slot->used[bound]++;
+
+        if (slot->used[bound] <= slot->bounds[bound]) {
+            rc = NGX_OK;
+
+        } else if (slot->used[bound] == slot->bounds[bound] + 1) {
+            rc = NGX_ABORT;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return rc;
+}
+
+
+/*
+ * A leaky bucket that holds a second's worth: each handshake moves the time
+ * of the next one on by its share of a second.
+ */
+
+ngx_msec_t
+ngx_agent_slot_handshake(const u_char *id)
+{
+    ngx_msec_t         wait;
+    ngx_msec_int_t     ahead;
+    ngx_agent_slot_t  *slot;
+
+    wait = 0;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+        slot->used[BOUND_HANDSHAKES]++;
+
+        /* in 1/bound of a second, so that a bound over 1000 counts too */
+
+        ahead = (ngx_msec_int_t) (slot->handshake - ngx_current_msec
+                                  * slot->bounds[BOUND_HANDSHAKES] / 1000);
+
+        if (ahead < 0) {
+            slot->handshake -= ahead;
+            ahead = 0;
+        }
+
+        slot->handshake++;
+
+        if ((uint64_t) ahead > slot->bounds[BOUND_HANDSHAKES]) {
+            wait = (ahead - slot->bounds[BOUND_HANDSHAKES]) * 1000
+                   / slot->bounds[BOUND_HANDSHAKES] + 1;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return wait;
 }
 
 
@@ -487,6 +564,7 @@ ngx_agent_slot_destroy(ngx_agent_slot_t *slot)
 static void
 ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
 {
+    view->connections = slot->bounds[BOUND_CONNECTIONS];
     view->uid = slot->uid;
     view->pid = slot->pid;
     view->sequence = slot->sequence;

@@ -474,6 +474,13 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
         return 0;
     }
 
+    if (!mint_has(ngx_agent_mint, &ac->tls_name)
+        && ngx_agent_slot_spend(ac->task->id, BOUND_MINTS) != NGX_OK)
+    {
+        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MINTS, NULL, &ac->tls_name);
+        return 0;
+    }
+
     leaf = mint_leaf(ngx_agent_mint, &ac->tls_name, &fresh);
 
     if (leaf == NULL) {

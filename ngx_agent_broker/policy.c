@@ -106,6 +106,7 @@ policy_set_add(policy_set_t *set, const char *name,
     policy->set = set;
     (void) strcpy(policy->name, name);
     limits_default(policy->limits);
+    bounds_default(policy->bounds);
 
     policy->isolation = strdup("namespaces");
 

@@ -17,6 +17,7 @@
 
 #include "address.h"
 #include "authority.h"
+#include "bounds.h"
 #include "../jail/limits.h"
 
 
@@ -42,6 +43,7 @@ typedef struct {
     char              **methods;       /* empty: GET HEAD */
     size_t              methods_count;
     bool                plaintext;     /* the upstream speaks cleartext */
+    bool                websocket;     /* an upgrade to it is passed on */
     credential_kind_t   credential_kind;
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */
@@ -66,6 +68,7 @@ typedef struct {
     char                name[POLICY_NAME_MAX + 1];
     char                hash[POLICY_HASH_LEN + 1];  /* set by dump and load */
     uint64_t            limits[LIMIT_COUNT];        /* units of limits.h */
+    uint64_t            bounds[BOUND_COUNT];
     char               *isolation;                  /* "namespaces" */
     policy_writable_t  *writable;
     size_t              writable_count;

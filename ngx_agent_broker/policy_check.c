@@ -122,6 +122,15 @@ policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX])
         }
     }
 
+    for (i = 0; i < BOUND_COUNT; i++) {
+        if (policy->bounds[i] < 1
+            || policy->bounds[i] > bound_table[i].max)
+        {
+            return policy_error(err, "bound", bound_table[i].directive,
+                                "is out of its bounds");
+        }
+    }
+
     doors = STANDING_DOORS;
     memset(seen, 0, sizeof(seen));
     seen[80 / 8] |= 1 << 80 % 8;

@@ -25,6 +25,7 @@ static int read_set(reader_t *r);
 static int read_certificates(reader_t *r);
 static int read_policy(reader_t *r);
 static int read_limits(reader_t *r, policy_t *policy);
+static int read_bounds(reader_t *r, policy_t *policy);
 static int read_box(reader_t *r, policy_t *policy);
 static int read_launchers(reader_t *r, policy_t *policy);
 static int read_rule(reader_t *r, policy_t *policy);
@@ -239,6 +240,7 @@ read_policy(reader_t *r)
     }
 
     if (read_limits(r, policy) != 0
+        || read_bounds(r, policy) != 0
         || read_box(r, policy) != 0
         || read_launchers(r, policy) != 0
         || reader_expect(r, ",\"trusted\":") != 0)
@@ -287,7 +289,27 @@ read_policy(reader_t *r)
 }
 
 
-/* The bounds are policy_check's. */
+static int
+read_bounds(reader_t *r, policy_t *policy)
+{
+    size_t  i;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        if (reader_expect(r, i ? ",\"" : ",\"bounds\":{\"") != 0
+            || reader_expect(r, bound_table[i].directive) != 0
+            || reader_expect(r, "\":") != 0
+            || reader_number(r, bound_table[i].max, &policy->bounds[i]) != 0)
+        {
+            return -1;
+        }
+    }
+
+    return reader_expect(r, "}");
+}
+
+
+/* What values are allowed is policy_check's. */
 
 static int
 read_limits(reader_t *r, policy_t *policy)
@@ -454,6 +476,14 @@ read_rule(reader_t *r, policy_t *policy)
     rule->plaintext = reader_skip(r, "true");
 
     if ((!rule->plaintext && reader_expect(r, "false") != 0)
+        || reader_expect(r, ",\"websocket\":") != 0)
+    {
+        return -1;
+    }
+
+    rule->websocket = reader_skip(r, "true");
+
+    if ((!rule->websocket && reader_expect(r, "false") != 0)
         || read_credential(r, rule) != 0
         || reader_expect(r, ",\"private\":[") != 0)
     {

@@ -33,6 +33,7 @@ typedef int (*compare_t)(const void *a, const void *b);
 
 static void dump_policy(text_t *t, const policy_t *policy);
 static void dump_limits(text_t *t, const policy_t *policy);
+static void dump_bounds(text_t *t, const policy_t *policy);
 static void dump_rule(text_t *t, const policy_rule_t *rule);
 static void dump_methods(text_t *t, const policy_rule_t *rule);
 static void dump_ranges(text_t *t, const policy_rule_t *rule);
@@ -185,6 +186,8 @@ dump_policy(text_t *t, const policy_t *policy)
     put_string(t, policy->isolation);
     put(t, ",\"limits\":{");
     dump_limits(t, policy);
+    put(t, "},\"bounds\":{");
+    dump_bounds(t, policy);
     put(t, "},\"writable\":[");
 
     writable = sorted(t, policy->writable, policy->writable_count,
@@ -248,6 +251,20 @@ dump_limits(text_t *t, const policy_t *policy)
 
 
 static void
+dump_bounds(text_t *t, const policy_t *policy)
+{
+    size_t  i;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+        put(t, i ? ",\"" : "\"");
+        put(t, bound_table[i].directive);
+        put(t, "\":");
+        put_number(t, policy->bounds[i]);
+    }
+}
+
+
+static void
 dump_rule(text_t *t, const policy_rule_t *rule)
 {
     put(t, "{\"host\":");
@@ -274,6 +291,8 @@ dump_rule(text_t *t, const policy_rule_t *rule)
     dump_methods(t, rule);
     put(t, ",\"plaintext\":");
     put(t, rule->plaintext ? "true" : "false");
+    put(t, ",\"websocket\":");
+    put(t, rule->websocket ? "true" : "false");
     put(t, ",\"credential\":");
 
     if (rule->credential) {

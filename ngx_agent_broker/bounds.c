@@ -1,0 +1,56 @@
+/* The table of bounds. */
+
+#include "bounds.h"
+
+
+const bound_t  bound_table[BOUND_COUNT] = {
+
+    /* directive, max, default, unit */
+
+    [BOUND_CONNECTIONS] = { "connections", 65535, 64,
+                            "connections at once" },
+    [BOUND_REQUESTS] = { "requests", 1000000000, 10000, "requests" },
+    [BOUND_HANDSHAKES] = { "handshakes", 100000, 200,
+                           "TLS handshakes a second" },
+    [BOUND_MINTS] = { "mints", 1000000, 256, "certificates" },
+    [BOUND_NAMES] = { "names", 1000000000, 10000, "names asked" },
+    [BOUND_REFUSALS] = { "refusals", 1000000000, 1000, "refusals" },
+};
+
+
+void
+bounds_default(uint64_t values[BOUND_COUNT])
+{
+    size_t  i;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+        values[i] = bound_table[i].standard;
+    }
+}
+
+
+int
+bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value)
+{
+    size_t    i;
+    uint64_t  v;
+
+    v = 0;
+
+    for (i = 0; i < n; i++) {
+
+        if (text[i] < '0' || text[i] > '9' || v > bound_table[id].max) {
+            return -1;
+        }
+
+        v = v * 10 + (uint64_t) (text[i] - '0');
+    }
+
+    if (n == 0 || text[0] == '0' || v > bound_table[id].max) {
+        return -1;
+    }
+
+    *value = v;
+
+    return 0;
+}

@@ -1,0 +1,42 @@
+/*
+ * What the broker does for one box is bounded, so that one cannot starve
+ * another.  The one table of these bounds: directive, limits, default.
+ */
+
+#ifndef BOUNDS_H
+#define BOUNDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+typedef enum {
+    BOUND_CONNECTIONS = 0,      /* at once; more wait in the queue */
+    BOUND_REQUESTS,             /* allowed ones, in all */
+    BOUND_HANDSHAKES,           /* a second; more are delayed */
+    BOUND_MINTS,                /* leaf certificates signed, in all */
+    BOUND_NAMES,                /* asked of the dns doors, in all */
+    BOUND_REFUSALS,             /* answered with their reason and recorded
+                                   one by one, in all */
+    BOUND_COUNT
+} bound_id_t;
+
+
+typedef struct {
+    const char  *directive;     /* in agent_policy, and the key in JSON */
+    uint64_t     max;           /* from 1 */
+    uint64_t     standard;      /* the default */
+    const char  *unit;          /* for messages */
+} bound_t;
+
+
+extern const bound_t  bound_table[BOUND_COUNT];
+
+
+void bounds_default(uint64_t values[BOUND_COUNT]);
+
+/* A count in canonical decimal within its limits: 0, or -1. */
+int bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value);
+
+
+#endif /* BOUNDS_H */
