@@ -21,7 +21,7 @@
 
 #define MOUNT_INODE_BYTES  4096         /* of a tmpfs, to one inode */
 #define MOUNT_INODES_MIN   1024
-#define MOUNT_SMALL        (128 << 10)
+#define MOUNT_SMALL        4096         /* a mount is cheaper than two pages */
 
 
 static int mount_small(setup_t *s, const char *host, const char *path);
