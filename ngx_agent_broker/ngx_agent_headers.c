@@ -443,6 +443,14 @@ ngx_agent_header_filter(ngx_http_request_t *r)
 static ngx_uint_t
 ngx_agent_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
 {
+    /* headers_in.upgrade is there only where the rule lets it, see decide */
+
+    if (u->headers_in.status_n == NGX_HTTP_SWITCHING_PROTOCOLS
+        && r->headers_in.upgrade)
+    {
+        return 0;
+    }
+
     return u->headers_in.status_n < 200 || u->headers_in.status_n > 599
            || r->http_version < NGX_HTTP_VERSION_10;
 }
