@@ -154,13 +154,16 @@ static const advice_row_t  advice_rows[] = {
     { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
 
     NEEDS_CAPS(STAGE_NET_LO, EPERM),
+    NEEDS_CAPS(STAGE_NET_ROUTE, EPERM),
+
+    { STAGE_NET_ROUTE, EAFNOSUPPORT, NULL, host_is_filtered,
+      "a container's filter refuses netlink sockets: docker run "
+      "--security-opt seccomp=unconfined, or allow socket for AF_NETLINK in "
+      "its profile" },
+
     NEEDS_CAPS(STAGE_HOSTNAME, EPERM),
     NEEDS_CAPS(STAGE_IDENTITY, EPERM),
     NEEDS_CAPS(STAGE_DOORS, EACCES),
-
-    { STAGE_DOORS, EAFNOSUPPORT, NULL, NULL,
-      "enable IPv6 in the kernel (remove ipv6.disable=1 from its command "
-      "line): the doors are dual-stack sockets" },
 
     NEEDS_CAPS(STAGE_PROPAGATION, EACCES),
     NEEDS_CAPS(STAGE_PROPAGATION, EPERM),

@@ -78,21 +78,27 @@ doors_open(setup_t *s)
 }
 
 
+/*
+ * One socket for both families; in a kernel without IPv6, for IPv4, which is
+ * then all that a program of the box can try.
+ */
+
 static int
 doors_socket(setup_t *s, const box_door_t *door)
 {
-    int                  fd, off;
+    int                  fd, type, off;
+    socklen_t            len;
+    struct sockaddr     *sa;
+    struct sockaddr_in   sin;
     struct sockaddr_in6  sin6;
 
-    fd = socket(AF_INET6,
-                (door->udp ? SOCK_DGRAM : SOCK_STREAM)
-                |SOCK_CLOEXEC|SOCK_NONBLOCK, 0);
+    type = (door->udp ? SOCK_DGRAM : SOCK_STREAM)|SOCK_CLOEXEC|SOCK_NONBLOCK;
 
-    if (fd == -1) {
-        return setup_detail(s, "an IPv6 socket cannot be made");
-    }
-
-    off = 0;
+    sin = (struct sockaddr_in) {
+        .sin_family = AF_INET,
+        .sin_port = htons(door->port),
+        .sin_addr = { htonl(INADDR_ANY) }
+    };
 
     sin6 = (struct sockaddr_in6) {
         .sin6_family = AF_INET6,
@@ -100,8 +106,25 @@ doors_socket(setup_t *s, const box_door_t *door)
         .sin6_addr = IN6ADDR_ANY_INIT
     };
 
-    if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0
-        || bind(fd, (struct sockaddr *) &sin6, sizeof(sin6)) != 0
+    fd = socket(AF_INET6, type, 0);
+    sa = (struct sockaddr *) &sin6;
+    len = sizeof(sin6);
+    off = 0;
+
+    if (fd != -1
+        && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
+    {
+        return setup_detail(s, "no socket for both IPv4 and IPv6 can be made");
+    }
+
+    if (fd == -1 && errno == EAFNOSUPPORT) {
+        fd = socket(AF_INET, type, 0);
+        sa = (struct sockaddr *) &sin;
+        len = sizeof(sin);
+    }
+
+    if (fd == -1
+        || bind(fd, sa, len) != 0
         || (!door->udp && listen(fd, DOORS_BACKLOG) != 0))
     {
         return setup_detail(s, "port %u %s cannot be listened on",

@@ -30,6 +30,7 @@ static const char *const  stage_names[STAGE_COUNT] = {
     [STAGE_CGROUP_ATTACH] = "cgroup_attach",
     [STAGE_CGROUP_NAMESPACE] = "cgroup_namespace",
     [STAGE_NET_LO] = "net_lo",
+    [STAGE_NET_ROUTE] = "net_route",
     [STAGE_DOORS] = "doors",
     [STAGE_HOSTNAME] = "hostname",
     [STAGE_IDENTITY] = "identity",

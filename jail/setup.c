@@ -71,6 +71,7 @@ static const setup_step_t  setup_steps[] = {
 
     /* all this while the launcher writes the maps of ids */
     { STAGE_NET_LO, doors_loopback },
+    { STAGE_NET_ROUTE, routes_local },
     { STAGE_DOORS, doors_open },
     { STAGE_HOSTNAME, setup_hostname },
 

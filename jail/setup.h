@@ -38,6 +38,9 @@ int setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
 int doors_loopback(setup_t *s);
 int doors_open(setup_t *s);
 
+/* routes.c: every address leads to the doors */
+int routes_local(setup_t *s);
+
 /* mounts.c: the box's file system */
 int mounts_private(setup_t *s);
 int mounts_root(setup_t *s);
