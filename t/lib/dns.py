@@ -7,7 +7,9 @@ Records are a JSON file, read again whenever it has changed:
   {"api.internal": {"A": ["127.0.0.1"], "AAAA": ["::1"], "ttl": 0},
    "rebind.test":  {"A": [["203.0.113.7"], ["127.0.0.1"]]},   a list of lists:
                                           one round after the other, and again
-   "alias.test":   {"CNAME": "api.internal"},
+   "alias.test":   {"CNAME": "api.internal"},   the whole chain is answered;
+                                                with "alone": true only itself
+   "odd.test":     {"A": ["127.0.0.1"], "odd": "id"},    see Server.odd
    "gone.test":    {"rcode": "SERVFAIL"},
    "slow.test":    {"A": ["127.0.0.1"], "delay_ms": 300},
    "mute.test":    {"drop": true},
@@ -60,7 +62,7 @@ class Records:
         return None
 
     def answer(self, name, kind):
-        """(rcode, [(type, value)], ttl, entry)"""
+        """(rcode, [(type, value, owner)], ttl, entry)"""
         with self.lock:
             entry = self.find(name)
             if entry is None:
@@ -69,20 +71,22 @@ class Records:
                 return entry["rcode"], [], 0, entry
 
             ttl = entry.get("ttl", 0)
-            found = []
-            if "CNAME" in entry:
-                found.append(("CNAME", entry["CNAME"]))
-                target = self.find(entry["CNAME"]) or {}
-                values = target.get(kind, [])
-            else:
-                values = entry.get(kind, [])
+            found, owner, target = [], name, entry
+            while "CNAME" in target and len(found) < 64:
+                found.append(("CNAME", target["CNAME"], owner))
+                owner = target["CNAME"]
+                if entry.get("alone"):
+                    return "NOERROR", found, ttl, entry
+                target = self.find(owner) or {}
 
+            values = target.get(kind, [])
             if values and isinstance(values[0], list):
                 turn = self.rounds.get((name, kind), 0)
                 self.rounds[(name, kind)] = turn + 1
                 values = values[turn % len(values)]
 
-            return "NOERROR", found + [(kind, v) for v in values], ttl, entry
+            return ("NOERROR", found + [(kind, v, owner) for v in values],
+                    ttl, entry)
 
 
 def encode_name(name):
@@ -126,7 +130,7 @@ class Server:
         if self.log_fd is not None:
             os.write(self.log_fd, (json.dumps({
                 "name": name, "type": kind, "proto": proto, "rcode": rcode,
-                "answers": [v for _, v in answers]}) + "\n").encode())
+                "answers": [v for _, v, _ in answers]}) + "\n").encode())
 
         if entry.get("delay_ms"):
             time.sleep(entry["delay_ms"] / 1000)
@@ -134,13 +138,10 @@ class Server:
             return None
 
         body = b""
-        for answer_kind, value in answers:
+        for answer_kind, value, owner in answers:
             number, data = encode_value(answer_kind, value)
-            owner = b"\xc0\x0c"
-            if answer_kind != "CNAME" and answers[0][0] == "CNAME":
-                owner = encode_name(answers[0][1])
-            body += owner + struct.pack("!HHIH", number, 1, ttl, len(data))
-            body += data
+            body += b"\xc0\x0c" if owner == name.lower() else encode_name(owner)
+            body += struct.pack("!HHIH", number, 1, ttl, len(data)) + data
 
         flags = 0x8580 | RCODES[rcode]       # answer, authoritative, RD, RA
         count = len(answers)
@@ -148,8 +149,31 @@ class Server:
             flags |= 0x0200
             count, body = 0, b""
 
-        return (query[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0)
-                + question + body)
+        answer = (query[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0)
+                  + question + body)
+        return self.odd(entry["odd"], answer) if "odd" in entry else answer
+
+    def odd(self, how, answer):
+        """What no server should say; the address in it leads astray."""
+        if how == "id":
+            return bytes([answer[0] ^ 0xff]) + answer[1:]
+        if how == "question":
+            return answer[:13] + b"x" + answer[14:]
+        if how == "query":
+            return answer[:2] + bytes([answer[2] & 0x7f]) + answer[3:]
+        if how == "loop":                    # a name that points to itself
+            return answer[:12] + b"\xc0\x0c" + answer[12:]
+        if how == "nxdomain":                # and yet an address
+            return answer[:3] + b"\x83" + answer[4:]
+        if how == "count":                   # more answers than there are
+            return answer[:6] + b"\xff\xff" + answer[8:]
+        if how == "length":                  # an address of three bytes
+            return answer[:-5] + b"\x03" + answer[-4:-1]
+        if how == "short":
+            return answer[:11]
+        if how == "cut":
+            return answer[:-2]
+        return b""                           # "nothing"
 
     def safe_reply(self, query, proto):
         try:
