@@ -77,6 +77,8 @@ static const layer_t  layers[] = {
 
     { "loopback", "its loopback interface", "net_namespace", true,
       STAGE_NET_LO, probe_loopback },
+    { "routes", "every address leads to it", "loopback", true,
+      STAGE_NET_ROUTE, probe_routes },
     { "low_ports", "listening on ports 53, 80, 443", "net_namespace", true,
       STAGE_DOORS, probe_ports },
 

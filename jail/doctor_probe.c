@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -197,45 +196,32 @@ probe_loopback(doctor_t *d, layer_result_t *r)
 }
 
 
+/* As the launcher does it; `sync` takes the report with the sockets. */
+
 static int
 body_ports(char *detail, size_t cap)
 {
-    int                  fd, off;
-    size_t               i;
-    struct sockaddr_in6  sin6;
+    int         rc, sync[2];
+    setup_t     s;
+    box_spec_t  spec;
 
-    static const struct {
-        int       type;
-        uint16_t  port;
-    } ports[] = {
-        { SOCK_STREAM, 80 }, { SOCK_STREAM, 443 }, { SOCK_STREAM, 53 },
-        { SOCK_DGRAM, 53 }
-    };
+    (void) snprintf(detail, cap, "no sockets");
 
-    off = 0;
-
-    for (i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
-        (void) snprintf(detail, cap, "port %u cannot be listened on",
-                        (unsigned) ports[i].port);
-
-        sin6 = (struct sockaddr_in6) {
-            .sin6_family = AF_INET6,
-            .sin6_port = htons(ports[i].port)
-        };
-
-        fd = socket(AF_INET6, ports[i].type|SOCK_CLOEXEC, 0);
-
-        if (fd == -1
-            || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off))
-               != 0
-            || bind(fd, (struct sockaddr *) &sin6, sizeof(sin6)) != 0
-            || (ports[i].type == SOCK_STREAM && listen(fd, 1) != 0))
-        {
-            return -1;
-        }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) != 0) {
+        return -1;
     }
 
-    return 0;
+    spec = (box_spec_t) {
+        .sync = sync[0],
+        .doors = { { 80, false }, { 443, false }, { 53, false }, { 53, true } },
+        .ndoors = 4
+    };
+
+    s = (setup_t) { .spec = &spec, .root = -1 };
+    rc = doors_open(&s);
+    (void) snprintf(detail, cap, "%s", s.detail);
+
+    return rc;
 }
 
 
@@ -243,6 +229,29 @@ int
 probe_ports(doctor_t *d, layer_result_t *r)
 {
     return probe_child(d, r, CLONE_NEWUSER|CLONE_NEWNET, body_ports);
+}
+
+
+static int
+body_routes(char *detail, size_t cap)
+{
+    int         rc;
+    setup_t     s;
+    box_spec_t  spec;
+
+    spec = (box_spec_t) { .ndoors = 1 };
+    s = (setup_t) { .spec = &spec, .root = -1 };
+    rc = doors_loopback(&s) != 0 ? -1 : routes_local(&s);
+    (void) snprintf(detail, cap, "%s", s.detail);
+
+    return rc;
+}
+
+
+int
+probe_routes(doctor_t *d, layer_result_t *r)
+{
+    return probe_child(d, r, CLONE_NEWUSER|CLONE_NEWNET, body_routes);
 }
 
 
