@@ -35,6 +35,8 @@ my $b = $t->broker(http => <<"END");
     agent_audit logs/agent-audit.log;
     agent_policy analysis {
         trusted_certificate $ca;
+        requests 1000000;
+        refusals 1000000;
         host api.internal:$port {
             methods GET POST HEAD;
             bearer  api;
