@@ -139,6 +139,21 @@ box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault)
 }
 
 
+bool
+box_has_tmp(const box_spec_t *spec)
+{
+    unsigned  i;
+
+    for (i = 0; i < spec->nwritable; i++) {
+        if (strcmp(spec->writable[i].path, "/tmp") == 0) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+
 int
 box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault)

@@ -15,10 +15,12 @@
 #include "fault.h"
 #include "files.h"
 #include "limits.h"
+#include "tree.h"
 
 
 #define BOX_UID            1000         /* in the box; the same for the gid */
 #define BOX_WORK           "/tmp/work"
+#define BOX_WORK_BYTES     (256ull << 20)      /* unless the policy says */
 #define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
 
 #define BOX_DOORS_MAX      64
@@ -72,6 +74,7 @@ typedef struct {
     /* the file system */
     task_file_t     *files;
     unsigned         nfiles;
+    const tree_t    *workspace;         /* NULL: none */
     box_writable_t   writable[BOX_WRITABLE_MAX];
     unsigned         nwritable;
     const char      *readable[BOX_READABLE_MAX];
@@ -125,6 +128,10 @@ typedef struct {
 typedef struct {
     int32_t  status;
 } box_end_t;
+
+
+/* The policy gives /tmp a size of its own, apart from BOX_WORK's. */
+bool box_has_tmp(const box_spec_t *spec);
 
 
 /* The launcher's side. */

@@ -59,7 +59,6 @@ static int collect_file(collect_walk_t *w, int in, int to, const char *name,
 static int collect_copy(collect_walk_t *w, int in, int out,
     const char *name, uint64_t size);
 static int collect_write(int out, const char *buf, size_t n);
-static int collect_open(int dir, const char *name, int entry, int flags);
 static int collect_made(collect_walk_t *w, bool is_dir);
 static void collect_undo(collect_walk_t *w);
 static int collect_skip(collect_walk_t *w, const char *reason);
@@ -258,7 +257,7 @@ collect_entry(collect_walk_t *w, int from, int to, const char *name,
     switch (st.st_mode & S_IFMT) {
 
     case S_IFREG:
-        in = collect_open(from, name, entry, O_RDONLY|O_NONBLOCK|O_NOCTTY);
+        in = beneath_read(from, name, entry, O_RDONLY|O_NONBLOCK|O_NOCTTY);
 
         if (in == -1 || fstat(in, &st) != 0 || !S_ISREG(st.st_mode)) {
             reason = "unreadable";
@@ -281,7 +280,7 @@ collect_entry(collect_walk_t *w, int from, int to, const char *name,
             break;
         }
 
-        in = collect_open(from, name, entry, O_RDONLY|O_DIRECTORY);
+        in = beneath_read(from, name, entry, O_RDONLY|O_DIRECTORY);
 
         if (in == -1) {
             reason = "unreadable";
@@ -488,31 +487,6 @@ collect_write(int out, const char *buf, size_t n)
     }
 
     return 0;
-}
-
-
-/*
- * A task may leave what its owner cannot read; the owner outside is us, and
- * the name cannot lead elsewhere: it is that of an entry which is held open.
- */
-
-static int
-collect_open(int dir, const char *name, int entry, int flags)
-{
-    int   fd;
-    char  path[64];
-
-    fd = beneath_open(dir, name, flags);
-
-    if (fd == -1 && errno == EACCES) {
-        (void) sprintf(path, "/proc/self/fd/%d", entry);
-
-        if (chmod(path, flags & O_DIRECTORY ? 0700 : 0600) == 0) {
-            fd = beneath_open(dir, name, flags);
-        }
-    }
-
-    return fd;
 }
 
 

@@ -21,7 +21,6 @@
 
 
 #define MOUNTS_ROOT_BYTES   (8ull << 20)
-#define MOUNTS_WORK_BYTES   (256ull << 20)
 #define MOUNTS_PTYS         "64"
 
 
@@ -336,19 +335,14 @@ mounts_hide(setup_t *s, const char *path)
 static unsigned
 mounts_policy(const box_spec_t *spec, mount_path_t paths[MOUNTS_PATHS_MAX])
 {
-    bool          has_tmp;
     unsigned      i, k, n;
     uint64_t      work, out;
     mount_path_t  path;
 
-    work = MOUNTS_WORK_BYTES;
-    out = spec->nwritable ? spec->writable[0].bytes : MOUNTS_WORK_BYTES;
-    has_tmp = false;
+    work = BOX_WORK_BYTES;
+    out = spec->nwritable ? spec->writable[0].bytes : BOX_WORK_BYTES;
 
     for (i = 0; i < spec->nwritable; i++) {
-
-        has_tmp |= (strcmp(spec->writable[i].path, "/tmp") == 0);
-
         if (strcmp(spec->writable[i].path, BOX_WORK) == 0) {
             work = spec->writable[i].bytes;
         }
@@ -356,7 +350,7 @@ mounts_policy(const box_spec_t *spec, mount_path_t paths[MOUNTS_PATHS_MAX])
 
     n = 0;
 
-    paths[n++] = has_tmp
+    paths[n++] = box_has_tmp(spec)
                  ? (mount_path_t) { BOX_WORK, NULL, work, BOX_DISK_WORK }
                  : (mount_path_t) { "/tmp", BOX_WORK, work, BOX_DISK_WORK };
 

@@ -33,6 +33,8 @@ static int option_code(options_t *options, const char *value,
     fault_t *fault);
 static int option_in(options_t *options, const char *value, fault_t *fault);
 static int option_out(options_t *options, const char *value, fault_t *fault);
+static int option_workspace(options_t *options, const char *value,
+    fault_t *fault);
 static int option_env(options_t *options, const char *value, fault_t *fault);
 static int option_env_file(options_t *options, const char *value,
     fault_t *fault);
@@ -69,6 +71,9 @@ static const option_t  option_table[] = {
     { "out", "DIR", option_out, false, false,
       "a new directory for what the task leaves in\n"
       "                         /run/task/out" },
+    { "workspace", "DIR", option_workspace, false, false,
+      "copied into the working directory, and back if COMMAND\n"
+      "                         ends by itself" },
     { "env", "NAME=VALUE", option_env, true, false,
       "a variable that the policy lists; may repeat" },
     { "env-file", "FILE", option_env_file, true, false,
@@ -417,6 +422,20 @@ option_out(options_t *options, const char *value, fault_t *fault)
     }
 
     options->out = value;
+
+    return 0;
+}
+
+
+static int
+option_workspace(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the path in --workspace is empty");
+    }
+
+    options->workspace = value;
 
     return 0;
 }

@@ -42,6 +42,7 @@ typedef struct {
     option_in_t   in[OPTIONS_IN_MAX];
     unsigned      nin;
     const char   *out;                  /* a directory, or NULL */
+    const char   *workspace;            /* a directory, or NULL */
     option_env_t  env[OPTIONS_ENV_MAX];
     unsigned      nenv;
     const char   *external_id;          /* or NULL */

@@ -41,7 +41,7 @@ static const readable_refusal_t  readable_refusals[] = {
 };
 
 
-static bool readable_is_home(const char *path);
+static bool readable_holds(const char *above, const char *path);
 static bool readable_has_socket(int fd, int depth);
 static int readable_refuse(const char *path, const char *real,
     const char *why, fault_t *fault);
@@ -70,7 +70,7 @@ readable_judge(const char *path, fault_t *fault)
         }
     }
 
-    if (readable_is_home(real)) {
+    if (readable_home(real, true)) {
         return readable_refuse(path, real, "is, holds or lies in a home",
                                fault);
     }
@@ -109,17 +109,21 @@ readable_judge(const char *path, fault_t *fault)
 bool
 readable_overlaps(const char *one, const char *other)
 {
-    size_t  n, m;
+    return readable_holds(one, other) || readable_holds(other, one);
+}
 
-    n = strlen(one);
-    m = strlen(other);
 
-    if (n > m) {
-        return readable_overlaps(other, one);
-    }
+/* The second is the first, or below it. */
 
-    return strncmp(one, other, n) == 0
-           && (other[n] == '\0' || other[n] == '/' || n == 1);
+static bool
+readable_holds(const char *above, const char *path)
+{
+    size_t  n;
+
+    n = strlen(above);
+
+    return strncmp(above, path, n) == 0
+           && (path[n] == '\0' || path[n] == '/' || n == 1);
 }
 
 
@@ -128,8 +132,8 @@ readable_overlaps(const char *one, const char *other)
  * nobody's.  The file itself, since a static program has no other directory.
  */
 
-static bool
-readable_is_home(const char *path)
+bool
+readable_home(const char *path, bool below)
 {
     char           line[1024], real[PATH_MAX], *field[7], *p;
     FILE          *file;
@@ -141,7 +145,8 @@ readable_is_home(const char *path)
     home = getenv("HOME");
 
     if (home && home[0] == '/' && realpath(home, real) && real[1] != '\0'
-        && readable_overlaps(path, real))
+        && (below ? readable_overlaps(path, real)
+                  : readable_holds(path, real)))
     {
         return true;
     }
@@ -173,7 +178,8 @@ readable_is_home(const char *path)
             continue;
         }
 
-        found = readable_overlaps(path, real);
+        found = below ? readable_overlaps(path, real)
+                      : readable_holds(path, real);
     }
 
     (void) fclose(file);

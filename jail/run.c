@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "beneath.h"
 #include "box.h"
 #include "broker.h"
 #include "cgroup.h"
@@ -26,6 +27,7 @@
 #include "run.h"
 #include "supervise.h"
 #include "variables.h"
+#include "workspace.h"
 
 
 #define RUN_SWEEP_MAX  64               /* directories looked at in a start */
@@ -43,6 +45,7 @@ typedef struct {
     char            hash[FILES_HASH_LEN + 1];
     variables_t     variables;
     collect_t       collect;
+    workspace_t     workspace;
 } run_t;
 
 
@@ -50,6 +53,9 @@ static int run_nested(run_t *r);
 static int run_files(run_t *r);
 static int run_variables(run_t *r);
 static int run_out(run_t *r);
+static int run_lock(run_t *r);
+static int run_workspace(run_t *r);
+static uint64_t run_work_bytes(const run_t *r);
 static int run_open(run_t *r);
 static int run_readable(run_t *r);
 static int run_unlisted(run_t *r, const char *const *list, unsigned n);
@@ -59,6 +65,7 @@ static int run_program(run_t *r);
 static int run_signals(run_t *r);
 static int run_box(run_t *r);
 static void run_take(run_t *r);
+static void run_take_back(run_t *r);
 static void run_close(run_t *r);
 static int run_print(run_t *r);
 
@@ -71,8 +78,8 @@ run(options_t *options, char *scrub, size_t scrub_len)
     static run_t  r;
 
     static int  (*const steps[])(run_t *r) = {
-        run_nested, run_files, run_variables, run_out,
-        run_open, run_readable, run_limits,
+        run_nested, run_files, run_variables, run_out, run_lock,
+        run_open, run_readable, run_limits, run_workspace,
         run_cgroup, run_program, run_signals,
         run_box
     };
@@ -83,6 +90,8 @@ run(options_t *options, char *scrub, size_t scrub_len)
     r.spec.files = r.files;
     r.box = (box_t) { -1, -1, -1, -1, -1, -1 };
     r.collect.dir = -1;
+    r.workspace.dir = -1;
+    r.workspace.before.content = -1;
 
     limits_default(r.result.limits);
     cgroup_clear(&r.cgroup);
@@ -201,6 +210,60 @@ run_out(run_t *r)
     return r->options->out ? collect_prepare(&r->collect, r->options->out,
                                              &r->result.fault)
                            : 0;
+}
+
+
+static int
+run_lock(run_t *r)
+{
+    return r->options->workspace ? workspace_lock(&r->workspace,
+                                                  r->options->workspace,
+                                                  &r->result.fault)
+                                 : 0;
+}
+
+
+/* It is read when it is known how much of it the box can hold. */
+
+static int
+run_workspace(run_t *r)
+{
+    unsigned  i;
+    uint64_t  max, half;
+
+    if (r->workspace.dir == -1) {
+        return 0;
+    }
+
+    max = run_work_bytes(r);
+    half = r->spec.memory / 2;
+
+    for (i = 0; i < r->spec.nfiles; i++) {
+        half -= r->files[i].size;
+    }
+
+    if (max > half) {
+        max = half;
+    }
+
+    r->spec.workspace = &r->workspace.before;
+
+    return workspace_read(&r->workspace, max, &r->result.fault);
+}
+
+
+static uint64_t
+run_work_bytes(const run_t *r)
+{
+    unsigned  i;
+
+    for (i = 0; i < r->spec.nwritable; i++) {
+        if (strcmp(r->spec.writable[i].path, BOX_WORK) == 0) {
+            return r->spec.writable[i].bytes;
+        }
+    }
+
+    return BOX_WORK_BYTES;
 }
 
 
@@ -449,6 +512,13 @@ run_box(run_t *r)
 
     rc = box_start(&r->box, &r->spec, r->result.limits, &late);
 
+    /* the child has its own descriptor, and the memory is to be the box's */
+
+    if (r->workspace.before.content != -1) {
+        (void) close(r->workspace.before.content);
+        r->workspace.before.content = -1;
+    }
+
     if (r->box.pid > 0) {
 
         if (rc != 0) {
@@ -502,6 +572,50 @@ run_take(run_t *r)
     }
 
     collect_free(&r->collect);
+
+    if (r->workspace.dir != -1 && s->started) {
+        run_take_back(r);
+    }
+
+    workspace_free(&r->workspace);
+}
+
+
+/*
+ * Copied back is only what a command that ended by itself has left: one that
+ * was killed, or that failed for want of room, was in the middle of something.
+ */
+
+static void
+run_take_back(run_t *r)
+{
+    int           work;
+    result_t     *result;
+    supervise_t  *s;
+
+    s = &r->supervise;
+    result = &r->result;
+    work = -1;
+
+    if (s->is_reaped && s->ndisks > BOX_DISK_WORK
+        && (result->reason == REASON_OK || result->reason == REASON_NONZERO))
+    {
+        work = beneath_open(s->disks[BOX_DISK_WORK],
+                            box_has_tmp(&r->spec) ? "." : "work",
+                            O_RDONLY|O_DIRECTORY);
+
+        if (work == -1) {
+            (void) fault_set(&result->fault, STAGE_WORKSPACE, errno,
+                             BOX_WORK " is gone from the box");
+        }
+    }
+
+    (void) workspace_take(&r->workspace, work, &result->fault);
+    result->workspace = json_incref(r->workspace.result);
+
+    if (work != -1) {
+        (void) close(work);
+    }
 }
 
 

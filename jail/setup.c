@@ -29,7 +29,7 @@
 #include "setup.h"
 
 
-#define SETUP_FDS_MAX   (4 + CGROUP_ATTACH_MAX + 80)
+#define SETUP_FDS_MAX   (8 + CGROUP_ATTACH_MAX + 80)
 #define SETUP_PATH_MAX  4096
 
 
@@ -81,6 +81,7 @@ static const setup_step_t  setup_steps[] = {
     { STAGE_PROPAGATION, mounts_private },
     { STAGE_ROOT, mounts_root },
     { STAGE_MOUNT, mounts_build },
+    { STAGE_WORKSPACE, workspace_unpack },
     { STAGE_FILES, mounts_files },
     { STAGE_PIVOT, mounts_pivot },
 
@@ -200,6 +201,10 @@ setup_descriptors(setup_t *s)
 
     for (i = 0; i < spec->nfiles; i++) {
         keep[n++] = spec->files[i].fd;
+    }
+
+    if (spec->workspace) {
+        keep[n++] = spec->workspace->content;
     }
 
     for (i = 1; i < n; i++) {

@@ -48,6 +48,9 @@ int mounts_build(setup_t *s);
 int mounts_files(setup_t *s);
 int mounts_pivot(setup_t *s);
 
+/* workspace_unpack.c: the working directory's content */
+int workspace_unpack(setup_t *s);
+
 /* landlock.c, seccomp.c: the last walls */
 int landlock_enter(setup_t *s);
 int seccomp_enter(setup_t *s);
