@@ -15,6 +15,7 @@ import json
 import os
 import pwd
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -254,6 +255,23 @@ def explain_setup(result):
     give_up("this host cannot set up a box yet")
 
 
+KINDS = (
+    ("thread counts", r"THREADS|PARALLEL|JOBS|GOMAXPROCS"),
+    ("proxy variables", r"(?i)proxy"),
+    ("CA bundles", r"CERT|CA_|_CA|CAINFO|(?i:cafile)|BUNDLE"),
+)
+
+
+def summary(names):
+    """The names; those of a kind that is dull are only counted."""
+    names, counts = list(names), []
+    for kind, pattern in KINDS:
+        dull = [n for n in names if re.search(pattern, n)]
+        names = [n for n in names if n not in dull]
+        counts.append("%d %s" % (len(dull), kind))
+    return " ".join(names) + "; " + ", ".join(counts)
+
+
 def user_name():
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -302,7 +320,7 @@ def tell(scratch):
 
     with open(at("task.json"), "w") as f:
         json.dump({"report":
-                   "http://api.internal:%d/v1/reports" % upstream}, f)
+                   "https://api.internal:%d/v1/reports" % upstream}, f)
 
     title("2. The task")
     say("sales.xlsx, 200 rows.  Its first cell says:")
@@ -337,7 +355,7 @@ def tell(scratch):
         say(result["stderr"])
     say(table)
     say("report to api.internal: " + part(stdout, "report"))
-    say_wrapped("environment", " ".join(names))
+    say_wrapped("environment", summary(names))
     say_wrapped("post to evil.example", "%s %s" % (evil[:3], json.dumps(
         {k: refusal.get(k) for k in ("error", "reason", "hint")})))
 
