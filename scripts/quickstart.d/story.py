@@ -251,7 +251,10 @@ def explain_setup(result):
         say("what mends it: " + error["fix"])
     if error.get("stage", "").startswith("cgroup") and os.geteuid() != 0:
         say("An ordinary user needs a cgroup to put boxes in:")
-        say("    sudo scripts/setup-host " + user_name())
+        # under cgroup v2 the launcher itself must run in there
+        shell = " $$" if os.path.exists(
+            "/sys/fs/cgroup/cgroup.controllers") else ""
+        say("    sudo scripts/setup-host " + user_name() + shell)
     give_up("this host cannot set up a box yet")
 
 
