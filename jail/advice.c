@@ -113,6 +113,7 @@ static const advice_row_t  advice_rows[] = {
     { STAGE_NAMESPACES, EACCES, NULL, host_apparmor_restricts,
       FIX_APPARMOR },
     { STAGE_NAMESPACES, EPERM, NULL, host_is_confined, FIX_CONFINED },
+    { STAGE_NAMESPACES, EACCES, NULL, host_is_confined, FIX_CONFINED },
     { STAGE_NAMESPACES, EPERM, NULL, NULL,
       "allow user namespaces to ordinary users: sysctl -w "
       "kernel.unprivileged_userns_clone=1; in a container allow clone and "
@@ -151,6 +152,10 @@ static const advice_row_t  advice_rows[] = {
     { STAGE_DESCRIPTORS, 0, NULL, NULL,
       "use a kernel of 5.11 or later: close_range is needed" },
 
+    { STAGE_CGROUP_ATTACH, 0, NULL, NULL,
+      "the box may not join its group: run once as root: scripts/setup-host "
+      "USER; with systemd and cgroup v2 also, for one command: systemd-run "
+      "--user --scope -p Delegate=yes jail run ..." },
     { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
 
     NEEDS_CAPS(STAGE_NET_LO, EPERM),
