@@ -15,6 +15,7 @@
 #include "fault.h"
 #include "files.h"
 #include "limits.h"
+#include "trust.h"
 #include "tree.h"
 
 
@@ -86,6 +87,8 @@ typedef struct {
     /* the network */
     box_door_t       doors[BOX_DOORS_MAX];
     unsigned         ndoors;
+
+    trust_t          trust;
 
     /* the program */
     char           **argv;

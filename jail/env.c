@@ -13,7 +13,7 @@
 
 #define ENV_DOOR       "127.0.0.1:8899"
 #define ENV_NO_PROXY   "localhost,127.0.0.1,::1"
-#define ENV_MAX        (40 + VARIABLES_MAX)
+#define ENV_MAX        (56 + VARIABLES_MAX)
 
 
 static const char *const  env_always[] = {
@@ -40,11 +40,41 @@ static const char *const  env_broker[] = {
     "no_proxy=" ENV_NO_PROXY,
     "NODE_USE_ENV_PROXY=1",
     "AGENT_BROKER_URL=http://" ENV_DOOR,
-    "JAVA_TOOL_OPTIONS="
-        "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "
-        "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8899",
     NULL
 };
+
+
+/*
+ * The bundle for those that replace what the program would trust, the
+ * broker's own certificate for those that add to it.
+ */
+
+static const char *const  env_trust[] = {
+    "SSL_CERT_FILE=/" TRUST_BUNDLE,
+    "REQUESTS_CA_BUNDLE=/" TRUST_BUNDLE,
+    "CURL_CA_BUNDLE=/" TRUST_BUNDLE,
+    "GIT_SSL_CAINFO=/" TRUST_BUNDLE,
+    "PIP_CERT=/" TRUST_BUNDLE,
+    "NPM_CONFIG_CAFILE=/" TRUST_BUNDLE,
+    "npm_config_cafile=/" TRUST_BUNDLE,
+    "CARGO_HTTP_CAINFO=/" TRUST_BUNDLE,
+    "AWS_CA_BUNDLE=/" TRUST_BUNDLE,
+    "NODE_EXTRA_CA_CERTS=/" TRUST_OWN,
+    "DENO_CERT=/" TRUST_OWN,
+    NULL
+};
+
+
+/* Java reads none of these variables, and only this one of its own. */
+
+#define ENV_JAVA                                                             \
+    "JAVA_TOOL_OPTIONS="                                                     \
+    "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "                      \
+    "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8899"
+
+#define ENV_JAVA_TRUST                                                       \
+    " -Djavax.net.ssl.trustStore=/" TRUST_JAVA                               \
+    " -Djavax.net.ssl.trustStoreType=JKS"
 
 
 /*
@@ -60,7 +90,7 @@ static const char *const  env_threads[] = {
 
 
 char **
-env_build(uint64_t cpu, bool broker, const variables_t *v)
+env_build(uint64_t cpu, const trust_t *trust, const variables_t *v)
 {
     char                **env, text[64];
     unsigned              i, k, n;
@@ -78,8 +108,16 @@ env_build(uint64_t cpu, bool broker, const variables_t *v)
         env[n++] = strdup(*p);
     }
 
-    for (p = env_broker; broker && *p; p++) {
+    for (p = env_broker; trust && *p; p++) {
         env[n++] = strdup(*p);
+    }
+
+    for (p = env_trust; trust && trust->pem && *p; p++) {
+        env[n++] = strdup(*p);
+    }
+
+    if (trust) {
+        env[n++] = strdup(trust->java ? ENV_JAVA ENV_JAVA_TRUST : ENV_JAVA);
     }
 
     for (p = env_threads; *p; p++) {

@@ -5,9 +5,9 @@
 #ifndef JAIL_ENV_H
 #define JAIL_ENV_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
+#include "trust.h"
 #include "variables.h"
 
 
@@ -15,10 +15,11 @@
                   ":/bin"
 
 /*
- * cpu in thousandths of a core.  The caller's variables replace those of the
+ * cpu in thousandths of a core; trust is NULL without a broker.  The caller's variables replace those of the
  * same name.  NULL when out of memory.
  */
-char **env_build(uint64_t cpu, bool broker, const variables_t *variables);
+char **env_build(uint64_t cpu, const trust_t *trust,
+    const variables_t *variables);
 
 /* A copy of the words, and the path of the code if it is not NULL. */
 char **env_command(char **words, const char *code);

@@ -12,6 +12,11 @@
 #define MOUNT_MASK   ".mask"            /* while the box is being built */
 #define MOUNT_EMPTY  "var/empty"
 
+#define MOUNT_NSS                                                            \
+    "passwd: files\n" "group: files\n" "shadow: files\n"                     \
+    "networks: files\n" "protocols: files\n" "services: files\n"             \
+    "ethers: files\n" "rpc: files\n"
+
 #define DEVICE(major, minor)  ((major) << 8 | (minor))
 
 
@@ -19,6 +24,8 @@ typedef enum {
     M_DIR,                      /* a directory */
     M_LINK,                     /* a symbolic link to `arg` */
     M_TEXT,                     /* a file that holds `arg` */
+    M_ONLINE,                   /* the same, where there is a broker */
+    M_OFFLINE,                  /* and where there is none */
     M_SYSTEM,                   /* the host's, read-only; a link stays one;
                                    left out where the host has none */
     M_ETC,                      /* the same, for a name in the host's /etc;
@@ -29,7 +36,9 @@ typedef enum {
     M_PTS,
     M_FREEZE,                   /* the mount there becomes read-only */
     M_RDONLY,                   /* a part of a mount becomes a read-only one */
-    M_HIDE                      /* an empty file or directory over it */
+    M_HIDE,                     /* an empty file or directory over it */
+    M_TRUST,                    /* trust_mount.c: the certificates */
+    M_TRUST_NAMES               /* and the other names they go by */
 } mount_kind_t;
 
 
@@ -65,12 +74,20 @@ static const mount_op_t  mount_plan[] = {
       "127.0.0.1 localhost box\n"
       "::1 localhost ip6-localhost ip6-loopback\n", 0, 0 },
     { M_TEXT, "etc/hostname", "box\n", 0, 0 },
-    { M_TEXT, "etc/resolv.conf",
+
+    /*
+     * The door answers at once; the patience is for a broker that restarts.
+     * Without one nobody is asked, and the nameserver is for libraries that
+     * do not look into nsswitch.conf: they are refused at once.
+     */
+
+    { M_ONLINE, "etc/resolv.conf",
+      "nameserver 127.0.0.1\n" "options timeout:2 attempts:3\n", 0, 0 },
+    { M_OFFLINE, "etc/resolv.conf",
       "nameserver 127.0.0.1\n" "options timeout:1 attempts:1\n", 0, 0 },
-    { M_TEXT, "etc/nsswitch.conf",
-      "passwd: files\n" "group: files\n" "shadow: files\n"
-      "hosts: files dns\n" "networks: files\n" "protocols: files\n"
-      "services: files\n" "ethers: files\n" "rpc: files\n", 0, 0 },
+    { M_ONLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files dns\n", 0, 0 },
+    { M_OFFLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files\n", 0, 0 },
+
     { M_TEXT, "etc/shells", "/bin/sh\n" "/bin/bash\n", 0, 0 },
     { M_LINK, "etc/mtab", "/proc/self/mounts", 0, 0 },
 
@@ -100,7 +117,7 @@ static const mount_op_t  mount_plan[] = {
     /* never /etc/ssl itself: it holds `private` */
 
     { M_DIR, "etc/ssl", NULL, 0755, 0 },
-    { M_SYSTEM, "etc/ssl/certs", NULL, 0, 0 },
+    { M_TRUST, "etc/ssl/certs", NULL, 0, 0 },
     { M_SYSTEM, "etc/ssl/cert.pem", NULL, 0, 0 },
     { M_SYSTEM, "etc/ssl/openssl.cnf", NULL, 0, 0 },
     { M_DIR, "etc/pki", NULL, 0755, 0 },
@@ -108,6 +125,7 @@ static const mount_op_t  mount_plan[] = {
     { M_DIR, "etc/pki/tls", NULL, 0755, 0 },
     { M_SYSTEM, "etc/pki/tls/certs", NULL, 0, 0 },
     { M_SYSTEM, "etc/pki/tls/cert.pem", NULL, 0, 0 },
+    { M_TRUST_NAMES, "etc/pki", NULL, 0, 0 },
 
     /* its own /dev, with the nodes that everybody may have */
 

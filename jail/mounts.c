@@ -222,6 +222,12 @@ mounts_do(setup_t *s, const mount_op_t *op)
     case M_TEXT:
         return mount_text(s, op->path, op->arg);
 
+    case M_ONLINE:
+        return s->spec->ndoors ? mount_text(s, op->path, op->arg) : 0;
+
+    case M_OFFLINE:
+        return s->spec->ndoors ? 0 : mount_text(s, op->path, op->arg);
+
     case M_SYSTEM:
         return mount_host(s, op->path, true);
 
@@ -258,6 +264,12 @@ mounts_do(setup_t *s, const mount_op_t *op)
 
     case M_HIDE:
         return mounts_hide(s, op->path);
+
+    case M_TRUST:
+        return trust_files(s);
+
+    case M_TRUST_NAMES:
+        return trust_names(s);
     }
 
     errno = EINVAL;

@@ -59,6 +59,7 @@ static uint64_t run_work_bytes(const run_t *r);
 static int run_open(run_t *r);
 static int run_readable(run_t *r);
 static int run_unlisted(run_t *r, const char *const *list, unsigned n);
+static int run_trust(run_t *r);
 static int run_limits(run_t *r);
 static int run_cgroup(run_t *r);
 static int run_program(run_t *r);
@@ -79,7 +80,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
 
     static int  (*const steps[])(run_t *r) = {
         run_nested, run_files, run_variables, run_out, run_lock,
-        run_open, run_readable, run_limits, run_workspace,
+        run_open, run_readable, run_trust, run_limits, run_workspace,
         run_cgroup, run_program, run_signals,
         run_box
     };
@@ -357,6 +358,14 @@ run_readable(run_t *r)
 }
 
 
+static int
+run_trust(run_t *r)
+{
+    return trust_prepare(&r->spec.trust, r->spec.readable, r->spec.nreadable,
+                         &r->result.fault);
+}
+
+
 /* A flag may tighten what the policy gives, never loosen it. */
 
 static int
@@ -443,7 +452,8 @@ run_program(run_t *r)
 
     r->spec.path = ENV_PATH;
     r->spec.envp = env_build(r->result.limits[LIMIT_CPU],
-                             r->broker.state != BROKER_NONE, &r->variables);
+                             r->options->offline ? NULL : &r->spec.trust,
+                             &r->variables);
     r->spec.argv = env_command(r->options->command,
                                r->options->code ? code : NULL);
 
@@ -646,6 +656,7 @@ run_close(run_t *r)
     }
 
     box_close(&r->box);
+    trust_free(&r->spec.trust);
     run_take(r);
 
     while (r->supervise.ndisks > 0) {

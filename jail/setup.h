@@ -48,6 +48,10 @@ int mounts_build(setup_t *s);
 int mounts_files(setup_t *s);
 int mounts_pivot(setup_t *s);
 
+/* trust_mount.c: its certificates, a part of that */
+int trust_files(setup_t *s);
+int trust_names(setup_t *s);
+
 /* workspace_unpack.c: the working directory's content */
 int workspace_unpack(setup_t *s);
 

@@ -22,6 +22,7 @@ int
 task_read(json_t *answer, char *task_id, char *policy_hash,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
 {
+    json_t      *ca;
     const char  *id, *hash;
 
     id = json_string_value(json_object_get(answer, "task_id"));
@@ -46,6 +47,14 @@ task_read(json_t *answer, char *task_id, char *policy_hash,
     {
         return -1;
     }
+
+    ca = json_object_get(answer, "ca");
+
+    if (ca && !json_is_null(ca) && !json_is_string(ca)) {
+        return task_wrong(fault, "ca");
+    }
+
+    spec->trust.pem = json_string_value(ca);
 
     return task_doors(json_object_get(answer, "doors"), spec, fault);
 }
