@@ -25,6 +25,7 @@
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_refuse.c         the refusal
  *   ngx_agent_upstream.c       dialling what was judged
+ *   ngx_agent_reuse.c          what one request leaves to the next
  *   ngx_agent_headers.c        the header that goes up, with the credential
  *   authority.c address.c target.c policy.c vault.c audit_line.c dns.c mint.c
  *                              no nginx in them: parsers and plain data
@@ -355,6 +356,7 @@ typedef struct {
     in_port_t              port;            /* of the upstream */
     unsigned               tls:1;           /* to the upstream */
     unsigned               waiting:1;       /* for the resolver */
+    unsigned               kept:1;          /* a kept connection was tried */
     ngx_msec_t             started;
 
     u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
@@ -633,6 +635,17 @@ ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
 ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
+
+
+/* ngx_agent_reuse.c */
+
+ngx_int_t ngx_agent_reuse_get(ngx_peer_connection_t *pc,
+    ngx_agent_ctx_t *ctx);
+void ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+    ngx_uint_t state);
+ngx_ssl_session_t *ngx_agent_session_get(ngx_agent_ctx_t *ctx);
+void ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session);
+void ngx_agent_reuse_drop(ngx_agent_task_t *task);
 
 
 /* ngx_agent_headers.c */

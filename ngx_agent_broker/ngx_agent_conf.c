@@ -778,6 +778,10 @@ ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
+    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_agent_seen(&amcf->rule_seen,
                        cmd->offset == offsetof(policy_rule_t, plaintext)
                        ? NGX_AGENT_SEEN_PLAINTEXT : NGX_AGENT_SEEN_WEBSOCKET))

@@ -830,6 +830,8 @@ ngx_agent_task_cut(ngx_agent_task_t *task)
 
     task->ended = 1;
 
+    ngx_agent_reuse_drop(task);
+
     for (q = ngx_queue_head(&task->connections);
          q != ngx_queue_sentinel(&task->connections);
          q = ngx_queue_next(q))

@@ -160,6 +160,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                                   "Upgrade: websocket" CRLF);
     }
 
+    /* HTTP/1.1 keeps a connection unless somebody says otherwise */
+
     /* the header lines that the proxy made, from the second on */
 
     line = ngx_strlchr(from->pos, from->last, LF);
@@ -176,8 +178,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         if (colon
             && ((size_t) (colon - line) != 4
                 || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
-            && !(websocket && (size_t) (colon - line) == 10
-                 && ngx_strncasecmp(line, (u_char *) "connection", 10) == 0)
+            && ((size_t) (colon - line) != 10
+                || ngx_strncasecmp(line, (u_char *) "connection", 10) != 0)
             && !ngx_agent_is_stripped(r, line, colon - line))
         {
             p = ngx_cpymem(p, line, end + 1 - line);

@@ -27,6 +27,8 @@ static ngx_int_t ngx_agent_upstream_init(ngx_conf_t *cf,
 static ngx_int_t ngx_agent_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data);
+static ngx_int_t ngx_agent_peer_names(ngx_peer_connection_t *pc,
+    ngx_agent_ctx_t *ctx);
 static void ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_int_t ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data);
@@ -243,18 +245,28 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    u_char               *p;
     address_t            *a;
     struct sockaddr_in   *sin;
     struct sockaddr_in6  *sin6;
+
+    ctx->failure = NULL;                    /* that was the one before it */
+
+    /* should a kept connection have ended meanwhile, a new one is made */
+
+    if (!ctx->kept) {
+        ctx->kept = 1;
+
+        if (ngx_agent_reuse_get(pc, ctx) == NGX_DONE) {
+            return ngx_agent_peer_names(pc, ctx) == NGX_OK ? NGX_DONE
+                                                           : NGX_ERROR;
+        }
+    }
 
     if (ctx->next == ctx->addresses_count) {
         return NGX_BUSY;
     }
 
     a = &ctx->addresses[ctx->next++];
-
-    ctx->failure = NULL;                    /* that was the one before it */
 
     ngx_memzero(&ctx->sockaddr, sizeof(ngx_sockaddr_t));
 
@@ -273,24 +285,37 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
         pc->socklen = sizeof(struct sockaddr_in);
     }
 
-    p = ngx_pnalloc(ctx->http->pool, NGX_SOCKADDR_STRLEN + 64);
+    pc->sockaddr = &ctx->sockaddr.sockaddr;
+    pc->cached = 0;
+    pc->connection = NULL;
+
+    return ngx_agent_peer_names(pc, ctx);
+}
+
+
+/* Where the request goes, for nginx's logs and for the audit. */
+
+static ngx_int_t
+ngx_agent_peer_names(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
+{
+    u_char  *p;
+
+    p = ngx_pnalloc(ctx->http->pool, 2 * NGX_SOCKADDR_STRLEN);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     ctx->peer.data = p;
-    ctx->peer.len = ngx_sock_ntop(&ctx->sockaddr.sockaddr, pc->socklen, p,
+    ctx->peer.len = ngx_sock_ntop(pc->sockaddr, pc->socklen, p,
                                   NGX_SOCKADDR_STRLEN, 1);
 
     p += NGX_SOCKADDR_STRLEN;
 
     ctx->address.data = p;
-    ctx->address.len = address_text(a, (char *) p);
+    ctx->address.len = ngx_sock_ntop(pc->sockaddr, pc->socklen, p,
+                                     NGX_SOCKADDR_STRLEN, 0);
 
-    pc->sockaddr = &ctx->sockaddr.sockaddr;
     pc->name = &ctx->peer;
-    pc->cached = 0;
-    pc->connection = NULL;
 
     return NGX_OK;
 }
@@ -322,6 +347,8 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
         }
     }
 
+    ngx_agent_reuse_put(pc, ctx, state);
+
     if (pc->tries) {
         pc->tries--;
     }
@@ -342,10 +369,11 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    SSL          *ssl;
-    X509_STORE   *store;
-    authority_t  *a;
-    const char   *sni;
+    SSL                *ssl;
+    X509_STORE         *store;
+    authority_t        *a;
+    const char         *sni;
+    ngx_ssl_session_t  *session;
 
     ssl = pc->connection->ssl->connection;
     a = &ctx->target.authority;
@@ -387,15 +415,39 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
         }
     }
 
+    session = ngx_agent_session_get(ctx);
+
+    if (session && ngx_ssl_set_session(pc->connection, session) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return NGX_OK;
 }
 
 
-/* No session is kept: a resumed one would skip the check of the name. */
+/*
+ * A resumed session would skip the check of the name: it is resumed only for
+ * the name, the task and the trust store that it was verified with.
+ */
 
 static void
 ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data)
 {
+    ngx_agent_ctx_t *ctx = data;
+
+    ngx_ssl_session_t  *session;
+
+    if (SSL_get_verify_result(pc->connection->ssl->connection) != X509_V_OK
+        || ctx->task->ended)
+    {
+        return;
+    }
+
+    session = ngx_ssl_get_session(pc->connection);
+
+    if (session) {
+        ngx_agent_session_put(ctx, session);
+    }
 }
 
 #endif

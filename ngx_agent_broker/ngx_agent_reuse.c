@@ -1,0 +1,434 @@
+/*
+ * Connections and TLS sessions that one request leaves to the next.
+ *
+ * nginx's own cache knows a connection by its address alone, and would give
+ * one task's connection, verified for one host, to another's request to
+ * another host at the same address.  Here both are known by everything that
+ * was judged: task, host, port, TLS, and the generation of the policies (which
+ * stands for the trust store).  They end with their task.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+#define NGX_AGENT_REUSE_MAX       128       /* connections, in a worker */
+#define NGX_AGENT_REUSE_TASK_MAX  16        /* of one task */
+#define NGX_AGENT_REUSE_IDLE      15000     /* ms */
+#define NGX_AGENT_REUSE_REQUESTS  1000      /* on one connection */
+#define NGX_AGENT_SESSIONS_MAX    256
+
+
+typedef struct {
+    u_char             task[NGX_AGENT_ID_LEN];
+    uint64_t           generation;
+    in_port_t          port;
+    uint8_t            tls;
+    uint8_t            host_len;
+    u_char             host[AUTHORITY_HOST_MAX];
+} ngx_agent_reuse_key_t;
+
+
+typedef struct {
+    ngx_queue_t            queue;           /* newest first */
+    ngx_agent_reuse_key_t  key;
+    ngx_connection_t      *connection;      /* either of these two */
+    ngx_ssl_session_t     *session;
+    ngx_sockaddr_t         sockaddr;
+    socklen_t              socklen;
+} ngx_agent_reuse_t;
+
+
+static void ngx_agent_reuse_init(void);
+static void ngx_agent_reuse_key(ngx_agent_ctx_t *ctx,
+    ngx_agent_reuse_key_t *key);
+static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
+    ngx_agent_reuse_t *item);
+static void ngx_agent_reuse_idle(ngx_event_t *ev);
+static void ngx_agent_reuse_dummy(ngx_event_t *ev);
+static void ngx_agent_reuse_remove(ngx_agent_reuse_t *item);
+static void ngx_agent_reuse_close(ngx_connection_t *c);
+
+
+static ngx_queue_t  ngx_agent_connections;
+static ngx_uint_t   ngx_agent_connections_count;
+static ngx_queue_t  ngx_agent_sessions;
+static ngx_uint_t   ngx_agent_sessions_count;
+
+
+/* NGX_DONE: pc has a connection that was kept. */
+
+ngx_int_t
+ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
+{
+    ngx_queue_t            *q;
+    ngx_connection_t       *c;
+    ngx_agent_reuse_t      *item;
+    ngx_agent_reuse_key_t   key;
+
+    ngx_agent_reuse_init();
+    ngx_agent_reuse_key(ctx, &key);
+
+    for (q = ngx_queue_head(&ngx_agent_connections);
+         q != ngx_queue_sentinel(&ngx_agent_connections);
+         q = ngx_queue_next(q))
+    {
+        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+        if (ngx_memcmp(&item->key, &key, sizeof(ngx_agent_reuse_key_t)) == 0
+            && ngx_agent_reuse_is_judged(ctx, item))
+        {
+            goto found;
+        }
+    }
+
+    return NGX_DECLINED;
+
+found:
+
+    c = item->connection;
+
+    ctx->sockaddr = item->sockaddr;
+    pc->sockaddr = &ctx->sockaddr.sockaddr;
+    pc->socklen = item->socklen;
+
+    item->connection = NULL;
+    ngx_agent_reuse_remove(item);
+
+    c->idle = 0;
+    c->sent = 0;
+    c->data = NULL;
+    c->log = pc->log;
+    c->read->log = pc->log;
+    c->write->log = pc->log;
+    c->pool->log = pc->log;
+
+    if (c->read->timer_set) {
+        ngx_del_timer(c->read);
+    }
+
+    pc->connection = c;
+    pc->cached = 1;
+
+    return NGX_DONE;
+}
+
+
+/* Takes pc's connection over when the next request may have it. */
+
+void
+ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+    ngx_uint_t state)
+{
+    ngx_uint_t            n;
+    ngx_queue_t          *q;
+    ngx_connection_t     *c;
+    ngx_agent_reuse_t    *item, *other, *oldest;
+    ngx_http_upstream_t  *u;
+
+    c = pc->connection;
+    u = ctx->http->upstream;
+
+    if ((state & NGX_PEER_FAILED) || c == NULL || c->read->eof
+        || c->read->error || c->read->timedout || c->write->error
+        || c->write->timedout || !u->keepalive || !u->request_body_sent
+        || c->requests >= NGX_AGENT_REUSE_REQUESTS || ctx->task->ended
+        || ngx_terminate || ngx_exiting
+        || ngx_handle_read_event(c->read, 0) != NGX_OK)
+    {
+        return;
+    }
+
+    item = ngx_calloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
+    if (item == NULL) {
+        return;
+    }
+
+    ngx_agent_reuse_init();
+    ngx_agent_reuse_key(ctx, &item->key);
+
+    n = 0;
+    oldest = NULL;
+
+    for (q = ngx_queue_head(&ngx_agent_connections);
+         q != ngx_queue_sentinel(&ngx_agent_connections);
+         q = ngx_queue_next(q))
+    {
+        other = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+        if (ngx_memcmp(other->key.task, item->key.task, NGX_AGENT_ID_LEN)
+            == 0)
+        {
+            oldest = other;
+            n++;
+        }
+    }
+
+    if (n >= NGX_AGENT_REUSE_TASK_MAX) {
+        ngx_agent_reuse_remove(oldest);
+
+    } else if (ngx_agent_connections_count >= NGX_AGENT_REUSE_MAX) {
+        q = ngx_queue_last(&ngx_agent_connections);
+        ngx_agent_reuse_remove(ngx_queue_data(q, ngx_agent_reuse_t, queue));
+    }
+
+    item->connection = c;
+    item->sockaddr = ctx->sockaddr;
+    item->socklen = pc->socklen;
+
+    ngx_queue_insert_head(&ngx_agent_connections, &item->queue);
+    ngx_agent_connections_count++;
+
+    pc->connection = NULL;
+
+    c->read->delayed = 0;
+    ngx_add_timer(c->read, NGX_AGENT_REUSE_IDLE);
+
+    if (c->write->timer_set) {
+        ngx_del_timer(c->write);
+    }
+
+    c->write->handler = ngx_agent_reuse_dummy;
+    c->read->handler = ngx_agent_reuse_idle;
+
+    c->data = item;
+    c->idle = 1;                            /* a worker that leaves closes it */
+    c->log = ngx_cycle->log;
+    c->read->log = ngx_cycle->log;
+    c->write->log = ngx_cycle->log;
+    c->pool->log = ngx_cycle->log;
+
+    if (c->read->ready) {
+        ngx_agent_reuse_idle(c->read);
+    }
+}
+
+
+/* A session for a new connection, or NULL; it stays ours. */
+
+ngx_ssl_session_t *
+ngx_agent_session_get(ngx_agent_ctx_t *ctx)
+{
+    ngx_queue_t            *q;
+    ngx_agent_reuse_t      *item;
+    ngx_agent_reuse_key_t   key;
+
+    ngx_agent_reuse_init();
+    ngx_agent_reuse_key(ctx, &key);
+
+    for (q = ngx_queue_head(&ngx_agent_sessions);
+         q != ngx_queue_sentinel(&ngx_agent_sessions);
+         q = ngx_queue_next(q))
+    {
+        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+        if (ngx_memcmp(&item->key, &key, sizeof(ngx_agent_reuse_key_t))
+            == 0)
+        {
+            ngx_queue_remove(q);
+            ngx_queue_insert_head(&ngx_agent_sessions, q);
+
+            return item->session;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Takes the session over. */
+
+void
+ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
+{
+    ngx_queue_t        *q;
+    ngx_agent_reuse_t  *item;
+
+    if (ngx_agent_session_get(ctx)) {
+
+        q = ngx_queue_head(&ngx_agent_sessions);
+        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+        ngx_ssl_free_session(item->session);
+        item->session = session;
+
+        return;
+    }
+
+    item = ngx_calloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
+
+    if (item == NULL) {
+        ngx_ssl_free_session(session);
+        return;
+    }
+
+    if (ngx_agent_sessions_count == NGX_AGENT_SESSIONS_MAX) {
+        q = ngx_queue_last(&ngx_agent_sessions);
+        ngx_agent_reuse_remove(ngx_queue_data(q, ngx_agent_reuse_t, queue));
+    }
+
+    ngx_agent_reuse_key(ctx, &item->key);
+    item->session = session;
+
+    ngx_queue_insert_head(&ngx_agent_sessions, &item->queue);
+    ngx_agent_sessions_count++;
+}
+
+
+/* The task has ended. */
+
+void
+ngx_agent_reuse_drop(ngx_agent_task_t *task)
+{
+    ngx_uint_t          i;
+    ngx_queue_t        *q, *next, *lists[2];
+    ngx_agent_reuse_t  *item;
+
+    ngx_agent_reuse_init();
+
+    lists[0] = &ngx_agent_connections;
+    lists[1] = &ngx_agent_sessions;
+
+    for (i = 0; i < 2; i++) {
+
+        for (q = ngx_queue_head(lists[i]);
+             q != ngx_queue_sentinel(lists[i]);
+             q = next)
+        {
+            next = ngx_queue_next(q);
+            item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+            if (ngx_memcmp(item->key.task, task->id, NGX_AGENT_ID_LEN) == 0) {
+                ngx_agent_reuse_remove(item);
+            }
+        }
+    }
+}
+
+
+static void
+ngx_agent_reuse_init(void)
+{
+    if (ngx_agent_connections.next == NULL) {
+        ngx_queue_init(&ngx_agent_connections);
+        ngx_queue_init(&ngx_agent_sessions);
+    }
+}
+
+
+static void
+ngx_agent_reuse_key(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
+{
+    /* compared as bytes: what is not set is zero, padding too */
+
+    ngx_memzero(key, sizeof(ngx_agent_reuse_key_t));
+
+    ngx_memcpy(key->task, ctx->task->id, NGX_AGENT_ID_LEN);
+    key->generation = ctx->set->generation;
+    key->port = ctx->port;
+    key->tls = ctx->tls;
+    key->host_len = ctx->target.authority.host_len;
+    ngx_memcpy(key->host, ctx->target.authority.host, key->host_len);
+}
+
+
+/* Does it lead to an address that this request may go to? */
+
+static ngx_uint_t
+ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx, ngx_agent_reuse_t *item)
+{
+    u_char      *bytes;
+    size_t       len;
+    ngx_uint_t   i, v6;
+
+    v6 = (item->sockaddr.sockaddr.sa_family == AF_INET6);
+
+    bytes = v6 ? (u_char *) &item->sockaddr.sockaddr_in6.sin6_addr
+               : (u_char *) &item->sockaddr.sockaddr_in.sin_addr;
+    len = v6 ? 16 : 4;
+
+    for (i = 0; i < ctx->addresses_count; i++) {
+
+        if (ctx->addresses[i].v6 == v6
+            && ngx_memcmp(ctx->addresses[i].bytes, bytes, len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_agent_reuse_idle(ngx_event_t *ev)
+{
+    int                n;
+    u_char             byte;
+    ngx_connection_t  *c;
+
+    c = ev->data;
+
+    if (!c->close && !ev->timedout) {
+
+        n = recv(c->fd, &byte, 1, MSG_PEEK);
+
+        if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
+            ev->ready = 0;
+
+            if (ngx_handle_read_event(ev, 0) == NGX_OK) {
+                return;
+            }
+        }
+    }
+
+    /* the end, or bytes that answer nothing: neither may meet a request */
+
+    ngx_agent_reuse_remove(c->data);
+}
+
+
+static void
+ngx_agent_reuse_dummy(ngx_event_t *ev)
+{
+    /* nothing is written between two requests */
+}
+
+
+static void
+ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
+{
+    ngx_queue_remove(&item->queue);
+
+    if (item->session) {
+        ngx_agent_sessions_count--;
+        ngx_ssl_free_session(item->session);
+
+    } else {
+        ngx_agent_connections_count--;
+
+        if (item->connection) {
+            ngx_agent_reuse_close(item->connection);
+        }
+    }
+
+    ngx_free(item);
+}
+
+
+static void
+ngx_agent_reuse_close(ngx_connection_t *c)
+{
+    if (c->ssl) {
+        c->ssl->no_wait_shutdown = 1;
+        c->ssl->no_send_shutdown = 1;
+
+        if (ngx_ssl_shutdown(c) == NGX_AGAIN) {
+            c->ssl->handler = ngx_agent_reuse_close;
+            return;
+        }
+    }
+
+    ngx_destroy_pool(c->pool);
+    ngx_close_connection(c);
+}
