@@ -24,6 +24,7 @@ typedef struct {
     const char      *name;
     const char      *title;
     const char      *needs;     /* the name of its foundation */
+    bool           (*known)(void);  /* missing even where it is not tried */
     bool             required;
     stage_t          stage;
     doctor_probe_t   probe;
@@ -41,90 +42,93 @@ typedef struct {
 static int doctor_parse(doctor_options_t *o, int argc, char **argv,
     fault_t *fault);
 static void doctor_layer(doctor_t *d, size_t i, layer_result_t *results);
+static void doctor_advise(layer_result_t *r);
 static json_t *doctor_object(const doctor_t *d, const layer_result_t *results,
     json_t *compare, bool ok, const char *version);
 static void doctor_print(const doctor_t *d, const layer_result_t *results,
     bool ok);
 static void doctor_print_fix(const layer_result_t *results, size_t i);
+static void doctor_print_text(const char *text, int indent, size_t column);
 static void doctor_print_profile(void);
 
 
 static const layer_t  layers[] = {
 
-    { "kernel", "the kernel", NULL, true, STAGE_NONE, probe_kernel },
+    { "kernel", "the kernel", NULL, NULL, true, STAGE_NONE, probe_kernel },
 
-    { "user_namespace", "a user namespace", NULL, true, STAGE_NAMESPACES,
-      probe_user },
-    { "id_map", "its map of ids", "user_namespace", true, STAGE_IDMAP,
+    { "user_namespace", "a user namespace", NULL, NULL, true,
+      STAGE_NAMESPACES, probe_user },
+    { "id_map", "its map of ids", "user_namespace", NULL, true, STAGE_IDMAP,
       probe_map },
-    { "capabilities", "capabilities in it, by use", "id_map", true,
+    { "capabilities", "capabilities in it, by use", "id_map", NULL, true,
       STAGE_HOSTNAME, probe_capabilities },
 
-    { "mount_namespace", "a mount namespace", "id_map", true,
+    { "mount_namespace", "a mount namespace", "id_map", NULL, true,
       STAGE_NAMESPACES, probe_mount_ns },
-    { "pid_namespace", "a pid namespace", "id_map", true, STAGE_NAMESPACES,
-      probe_pid_ns },
-    { "net_namespace", "a net namespace", "id_map", true, STAGE_NAMESPACES,
-      probe_net_ns },
-    { "ipc_namespace", "an ipc namespace", "id_map", true, STAGE_NAMESPACES,
-      probe_ipc_ns },
-    { "uts_namespace", "a uts namespace", "id_map", true, STAGE_NAMESPACES,
-      probe_uts_ns },
-    { "cgroup_namespace", "a cgroup namespace", "id_map", true,
+    { "pid_namespace", "a pid namespace", "id_map", NULL, true,
+      STAGE_NAMESPACES, probe_pid_ns },
+    { "net_namespace", "a net namespace", "id_map", NULL, true,
+      STAGE_NAMESPACES, probe_net_ns },
+    { "ipc_namespace", "an ipc namespace", "id_map", NULL, true,
+      STAGE_NAMESPACES, probe_ipc_ns },
+    { "uts_namespace", "a uts namespace", "id_map", NULL, true,
+      STAGE_NAMESPACES, probe_uts_ns },
+    { "cgroup_namespace", "a cgroup namespace", "id_map", NULL, true,
       STAGE_CGROUP_NAMESPACE, probe_cgroup_ns },
-    { "time_namespace", "a time namespace", "id_map", false,
+    { "time_namespace", "a time namespace", "id_map", NULL, false,
       STAGE_NAMESPACES, probe_time_ns },
 
-    { "loopback", "its loopback interface", "net_namespace", true,
+    { "loopback", "its loopback interface", "net_namespace", NULL, true,
       STAGE_NET_LO, probe_loopback },
-    { "routes", "every address leads to it", "loopback", true,
+    { "routes", "every address leads to it", "loopback", NULL, true,
       STAGE_NET_ROUTE, probe_routes },
-    { "low_ports", "listening on ports 53, 80, 443", "net_namespace", true,
-      STAGE_DOORS, probe_ports },
+    { "low_ports", "listening on ports 53, 80, 443", "net_namespace", NULL,
+      true, STAGE_DOORS, probe_ports },
 
     { "mount_private", "mounts apart from the host's", "mount_namespace",
-      true, STAGE_PROPAGATION, probe_private },
-    { "tmpfs", "a tmpfs with bounds", "mount_namespace", true, STAGE_ROOT,
-      probe_tmpfs },
-    { "read_only", "the host's /usr, read-only", "mount_namespace", true,
-      STAGE_MOUNT, probe_bind },
-    { "proc", "its own /proc", "mount_namespace", true, STAGE_MOUNT,
-      probe_proc },
-    { "pts", "its own /dev/pts", "mount_namespace", true, STAGE_MOUNT,
+      NULL, true, STAGE_PROPAGATION, probe_private },
+    { "tmpfs", "a tmpfs with bounds", "mount_namespace", NULL, true,
+      STAGE_ROOT, probe_tmpfs },
+    { "read_only", "the host's /usr, read-only", "mount_namespace", NULL,
+      true, STAGE_MOUNT, probe_bind },
+    { "proc", "its own /proc", "mount_namespace", host_proc_is_masked, true,
+      STAGE_MOUNT, probe_proc },
+    { "pts", "its own /dev/pts", "mount_namespace", NULL, true, STAGE_MOUNT,
       probe_pts },
-    { "pivot_root", "leaving the host's root", "mount_namespace", true,
+    { "pivot_root", "leaving the host's root", "mount_namespace", NULL, true,
       STAGE_PIVOT, probe_pivot },
 
-    { "clone3", "clone3", NULL, false, STAGE_NAMESPACES, probe_clone3 },
-    { "pidfd", "descriptors of processes", NULL, true, STAGE_NAMESPACES,
+    { "clone3", "clone3", NULL, NULL, false, STAGE_NAMESPACES, probe_clone3 },
+    { "pidfd", "descriptors of processes", NULL, NULL, true, STAGE_NAMESPACES,
       probe_pidfd },
-    { "close_range", "close_range", NULL, true, STAGE_DESCRIPTORS,
+    { "close_range", "close_range", NULL, NULL, true, STAGE_DESCRIPTORS,
       probe_close_range },
-    { "openat2", "openat2", NULL, true, STAGE_EXEC, probe_openat2 },
-    { "memfd", "sealed memory files", NULL, true, STAGE_CODE, probe_memfd },
-    { "no_new_privs", "no_new_privs", NULL, true, STAGE_PRIVILEGES,
+    { "openat2", "openat2", NULL, NULL, true, STAGE_EXEC, probe_openat2 },
+    { "memfd", "sealed memory files", NULL, NULL, true, STAGE_CODE,
+      probe_memfd },
+    { "no_new_privs", "no_new_privs", NULL, NULL, true, STAGE_PRIVILEGES,
       probe_privileges },
-    { "seccomp", "the filter of system calls", "no_new_privs", true,
+    { "seccomp", "the filter of system calls", "no_new_privs", NULL, true,
       STAGE_SECCOMP, probe_seccomp },
-    { "landlock", "Landlock", "no_new_privs", true, STAGE_LANDLOCK,
+    { "landlock", "Landlock", "no_new_privs", NULL, true, STAGE_LANDLOCK,
       probe_landlock },
 
-    { "cgroup", "a cgroup with limits", NULL, true, STAGE_CGROUP,
+    { "cgroup", "a cgroup with limits", NULL, NULL, true, STAGE_CGROUP,
       probe_cgroup },
-    { "cgroup_cpu", "the controller cpu", NULL, true, STAGE_CGROUP,
+    { "cgroup_cpu", "the controller cpu", NULL, NULL, true, STAGE_CGROUP,
       probe_cpu },
-    { "cgroup_memory", "the controller memory", NULL, true, STAGE_CGROUP,
-      probe_memory },
-    { "cgroup_pids", "the controller pids", NULL, true, STAGE_CGROUP,
+    { "cgroup_memory", "the controller memory", NULL, NULL, true,
+      STAGE_CGROUP, probe_memory },
+    { "cgroup_pids", "the controller pids", NULL, NULL, true, STAGE_CGROUP,
       probe_pids },
 
-    { "broker", "the broker", NULL, true, STAGE_BROKER, probe_broker },
-    { "core_pattern", "what a crash starts", NULL, false, STAGE_NONE,
+    { "broker", "the broker", NULL, NULL, true, STAGE_BROKER, probe_broker },
+    { "core_pattern", "crashes start no program", NULL, NULL, false, STAGE_NONE,
       probe_core },
 
     /* and all of it together */
 
-    { "box", "a box", NULL, true, STAGE_NONE, probe_box },
+    { "box", "a box", NULL, NULL, true, STAGE_NONE, probe_box },
 };
 
 #define LAYERS  (sizeof(layers) / sizeof(layers[0]))
@@ -255,7 +259,6 @@ static void
 doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
 {
     size_t           j;
-    const char      *fix;
     const layer_t   *l;
     layer_result_t  *r;
 
@@ -270,6 +273,15 @@ doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
             r->state = LAYER_SKIPPED;
             (void) snprintf(r->detail, sizeof(r->detail), "needs %s",
                             l->needs);
+
+            if (l->known && l->known()) {
+                r->state = LAYER_MISSING;
+                r->err = EPERM;
+                (void) snprintf(r->detail, sizeof(r->detail), "it was not "
+                                "tried, and would fail: /proc is masked");
+                doctor_advise(r);
+            }
+
             return;
         }
     }
@@ -281,6 +293,15 @@ doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
     if (r->state == LAYER_OK) {
         r->state = l->required ? LAYER_MISSING : LAYER_WARNING;
     }
+
+    doctor_advise(r);
+}
+
+
+static void
+doctor_advise(layer_result_t *r)
+{
+    const char  *fix;
 
     if (r->fix[0] == '\0') {
         fix = advice(r->stage, r->err, r->detail);
@@ -334,27 +355,44 @@ doctor_object(const doctor_t *d, const layer_result_t *results,
 static void
 doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
 {
-    size_t                 i, missing;
+    char                   text[600];
+    size_t                 i, missing, skipped;
     json_t                *a;
     const char            *name, *err;
     const layer_result_t  *r;
 
     missing = 0;
+    skipped = 0;
 
     for (i = 0; i < LAYERS; i++) {
         r = &results[i];
+
+        /* they would say nothing that their foundation does not */
+
+        if (r->state == LAYER_SKIPPED
+            && strncmp(r->detail, "needs ", 6) == 0)
+        {
+            skipped++;
+            continue;
+        }
+
         missing += (r->state == LAYER_MISSING);
         name = r->state == LAYER_OK ? NULL : errno_name(r->err);
 
-        (void) printf("%-8s %-30s %s%s%s\n",
-                      r->state == LAYER_MISSING ? "MISSING"
-                                                : state_names[r->state],
-                      layers[i].title, name ? name : "",
-                      name && r->detail[0] ? ": " : "", r->detail);
+        (void) snprintf(text, sizeof(text), "%s%s%s", name ? name : "",
+                        name && r->detail[0] ? ": " : "", r->detail);
+        (void) printf("%-8s %-31s", r->state == LAYER_MISSING
+                                    ? "MISSING" : state_names[r->state],
+                      layers[i].title);
+        doctor_print_text(text, 40, 40);
 
         if (r->fix[0]) {
             doctor_print_fix(results, i);
         }
+    }
+
+    if (skipped) {
+        (void) printf("skipped  %zu that stand on what is missing\n", skipped);
     }
 
     if (d->attempts) {
@@ -365,7 +403,7 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
     json_array_foreach(d->attempts, i, a) {
         name = json_string_value(json_object_get(a, "name"));
         err = json_string_value(json_object_get(a, "errno"));
-        (void) printf("%-8s %-36s %s%s\n", err ? "refused" : "DONE",
+        (void) printf("%-8s %-31s%s%s\n", err ? "refused" : "DONE",
                       name && attempt_title(name) ? attempt_title(name) : "",
                       err ? err : "",
                       json_is_true(json_object_get(a, "control"))
@@ -389,13 +427,10 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
 }
 
 
-/* Wrapped at 72 columns; a word is never cut, it may have to be pasted. */
-
 static void
 doctor_print_fix(const layer_result_t *results, size_t i)
 {
-    size_t       n, column;
-    const char  *p;
+    size_t  n;
 
     for (n = 0; n < i; n++) {
         if (strcmp(results[n].fix, results[i].fix) == 0) {
@@ -405,19 +440,30 @@ doctor_print_fix(const layer_result_t *results, size_t i)
         }
     }
 
-    (void) printf("         fix:");
-    column = 13;
+    (void) printf("         fix: ");
+    doctor_print_text(results[i].fix, 14, 14);
+}
 
-    for (p = results[i].fix; *p; p += n + (p[n] == ' ')) {
+
+/* A word is never cut: it may have to be pasted. */
+
+static void
+doctor_print_text(const char *text, int indent, size_t column)
+{
+    size_t       n;
+    const char  *p;
+
+    for (p = text; *p; p += n + (p[n] == ' ')) {
         n = strcspn(p, " ");
 
-        if (column + n > 76) {
-            (void) printf("\n             ");
-            column = 13;
+        if (column + n > 79 && column > (size_t) indent) {
+            (void) printf("\n%*s", indent, "");
+            column = (size_t) indent;
         }
 
-        (void) printf(" %.*s", (int) n, p);
-        column += n + 1;
+        (void) printf("%s%.*s", column > (size_t) indent ? " " : "", (int) n,
+                      p);
+        column += n + (column > (size_t) indent);
     }
 
     (void) putchar('\n');

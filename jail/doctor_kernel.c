@@ -452,8 +452,7 @@ probe_broker(doctor_t *d, layer_result_t *r)
     fault_t   fault;
 
     if (d->control == NULL) {
-        (void) snprintf(r->detail, sizeof(r->detail), "no control socket is "
-                        "named and none is at " OPTIONS_CONTROL);
+        (void) snprintf(r->detail, sizeof(r->detail), "none is named");
         r->state = LAYER_SKIPPED;
         return 0;
     }

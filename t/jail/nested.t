@@ -201,10 +201,11 @@ SKIP: {
         or diag $r->{out}, $r->{err};
     ok($r->{json}{container}, 'it sees a container');
     is($layer{$_}{state}, 'missing', "$_ is missing")
-        for qw(user_namespace cgroup box);
+        for qw(user_namespace proc cgroup box);
     like($layer{user_namespace}{fix}, qr/seccomp=unconfined/,
          'the flag of the filter');
     like($layer{cgroup}{fix}, qr{-v /sys/fs/cgroup}, 'that of the cgroups');
+    like($layer{proc}{fix}, qr{unmask=/proc/\*}, 'that of /proc: all at once');
 
     $r = $in->(['seccomp'], 'doctor', '--json');
     %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} // [] };
