@@ -6,6 +6,7 @@
  *
  *   ngx_agent_broker_module.c  directives' table, life of master and workers
  *   ngx_agent_conf.c           agent_policy and its blocks
+ *   ngx_agent_peek.c           a host with a block and without
  *   ngx_agent_check.c          what is checked when all of it is read
  *   ngx_agent_zone.c           shared memory: the policies by generation, the
  *                              vault's values
@@ -397,6 +398,12 @@ char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
+/* ngx_agent_peek.c */
+
+/* Readies the table for the next directive of an agent_policy. */
+void ngx_agent_host_peek(ngx_conf_t *cf);
 
 
 /* ngx_agent_check.c */
