@@ -44,9 +44,16 @@ int
 target_make(target_t *t)
 {
     int                 fd;
+    size_t              i;
     uint32_t            n;
     socklen_t           len;
     struct sockaddr_in  sin;
+
+    /* a container may have little that is writable */
+
+    static const char *const  dirs[] = {
+        "/tmp", "/dev/shm", "/var/tmp", "/run", "."
+    };
 
     *t = (target_t) { .listener = -1 };
 
@@ -56,9 +63,14 @@ target_make(target_t *t)
 
     (void) snprintf(t->name, sizeof(t->name), "host-%08" PRIx32, n);
     (void) snprintf(t->left, sizeof(t->left), "left-%08" PRIx32, n);
-    (void) snprintf(t->file, sizeof(t->file), "/tmp/jail-doctor-XXXXXX");
 
-    fd = mkostemp(t->file, O_CLOEXEC);
+    fd = -1;
+
+    for (i = 0; fd == -1 && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+        (void) snprintf(t->file, sizeof(t->file), "%s/jail-doctor-XXXXXX",
+                        dirs[i]);
+        fd = mkostemp(t->file, O_CLOEXEC);
+    }
 
     if (fd == -1) {
         t->file[0] = '\0';

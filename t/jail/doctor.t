@@ -176,11 +176,16 @@ is($l->{errno}, 'ENOENT', 'the errno');
 # A program that the host starts for each crash is warned of
 
 SKIP: {
-    skip 'only root can make such a host', 3 if $> != 0;
+    skip 'only root can make such a host', 4 if $> != 0;
 
     my $deny = dir() . '/deny';
     system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $deny,
            root_dir() . '/t/lib/deny.c', '-lseccomp') == 0 or die;
+
+    my $ro = jail(['doctor', '--json'],
+                  program => [$deny, '--read-only', '/tmp', '--']);
+    is($ro->{status}, 0, 'a read-only /tmp: status 0')
+        or diag $ro->{out}, $ro->{err};
 
     # the rest of the settings is covered with it, and so no proc is mounted
     my $r = jail(['doctor', '--json'], program => [$deny, '--set',

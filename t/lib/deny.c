@@ -8,7 +8,7 @@
  *
  *   --set FILE=TEXT       FILE reads TEXT; its directory has nothing else
  *   --mask PATH           a device that is empty, or an empty directory, there
- *   --read-only PATH      the mounts at and below PATH become read-only
+ *   --read-only PATH      PATH and what is mounted below is read-only
  *   --userns-max N        in a user namespace that may have N more
  *   --no-write DIR        no file below DIR, an entry of /, may be written
  *   --refuse CALL=ERRNO   the call gives this error; CALL may be followed by
@@ -175,8 +175,9 @@ deny_read_only(char *value)
         uint64_t  set, clear, propagation, userns;
     } attr = { 1 /* MOUNT_ATTR_RDONLY */, 0, 0, 0 };
 
-    if (syscall(SYS_mount_setattr, AT_FDCWD, value, AT_RECURSIVE, &attr,
-                sizeof(attr)) != 0)
+    if (mount(value, value, NULL, MS_BIND|MS_REC, NULL) != 0
+        || syscall(SYS_mount_setattr, AT_FDCWD, value, AT_RECURSIVE, &attr,
+                   sizeof(attr)) != 0)
     {
         deny_failed(value);
     }
