@@ -13,7 +13,6 @@
 
 
 #define NGX_AGENT_PEM_MAX   (1024 * 1024)
-#define NGX_AGENT_PEEK_WORDS  8
 
 /* what is writable where a policy says nothing */
 #define NGX_AGENT_WORK_PATH   "/tmp/work"

@@ -9,6 +9,9 @@
 #include "ngx_agent_broker.h"
 
 
+#define NGX_AGENT_PEEK_WORDS  8
+
+
 /* The lookahead: the parser's buffer first, then the file's next bytes. */
 
 typedef struct {
