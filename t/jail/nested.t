@@ -80,21 +80,26 @@ SKIP: {
         swapon sysfs umount umount2 unshare uselib userfaultfd ustat
         vhangup vm86 vm86old);
 
-    my %seccomp = (
-        defaultAction => 'SCMP_ACT_ALLOW',
-        architectures => ['SCMP_ARCH_X86_64'],
-        syscalls => [
-            { names => \@refused, action => 'SCMP_ACT_ERRNO', errnoRet => 1 },
-            { names => ['clone3'], action => 'SCMP_ACT_ERRNO',
-              errnoRet => 38 },
-            map { { names => ['clone'], action => 'SCMP_ACT_ERRNO',
-                    errnoRet => 1,
-                    args => [{ index => 0, value => $_, valueTwo => $_,
-                               op => 'SCMP_CMP_MASKED_EQ' }] } }
-                map { 1 << $_ } 17, 25 .. 30,
-        ],
-    );
-    delete $seccomp{architectures} if `uname -m` !~ /^x86_64/;
+    # the profile, but for the calls that it shall let through
+    my $profile = sub (%allowed) {
+        my %seccomp = (
+            defaultAction => 'SCMP_ACT_ALLOW',
+            architectures => ['SCMP_ARCH_X86_64'],
+            syscalls => [
+                { names => [grep { !$allowed{$_} } @refused],
+                  action => 'SCMP_ACT_ERRNO', errnoRet => 1 },
+                { names => ['clone3'], action => 'SCMP_ACT_ERRNO',
+                  errnoRet => 38 },
+                map { { names => ['clone'], action => 'SCMP_ACT_ERRNO',
+                        errnoRet => 1,
+                        args => [{ index => 0, value => $_, valueTwo => $_,
+                                   op => 'SCMP_CMP_MASKED_EQ' }] } }
+                    map { 1 << $_ } $allowed{clone} ? () : (17, 25 .. 30),
+            ],
+        );
+        delete $seccomp{architectures} if `uname -m` !~ /^x86_64/;
+        return \%seccomp;
+    };
 
     my @caps = map { "CAP_$_" } qw(CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD
         NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT
@@ -106,6 +111,8 @@ SKIP: {
         sysrq-trigger);
 
     my $n = 0;
+    my $uid = 0;
+    my %allowed;
 
     # Runs the launcher in a container; flags: cgroup, seccomp, proc
     my $in = sub ($flags, @args) {
@@ -118,12 +125,12 @@ SKIP: {
             root       => { path => 'rootfs', readonly => JSON::PP::false },
             process    => {
                 terminal => JSON::PP::false,
-                user => { uid => 0, gid => 0 },
+                user => { uid => $uid, gid => $uid },
                 cwd  => '/tmp',
                 args => ['/launcher/jail', @args],
                 env  => ['PATH=/usr/bin:/bin', 'container=docker',
                          'ASAN_OPTIONS=detect_leaks=0'],
-                capabilities => { map { $_ => \@caps }
+                capabilities => { map { $_ => $uid ? [] : \@caps }
                                   qw(bounding effective permitted) },
                 noNewPrivileges => JSON::PP::false,
             },
@@ -150,7 +157,7 @@ SKIP: {
             linux => {
                 namespaces => [map { { type => $_ } }
                                qw(pid ipc uts mount network)],
-                $flag{seccomp} ? () : (seccomp => \%seccomp),
+                $flag{seccomp} ? () : (seccomp => $profile->(%allowed)),
                 $flag{proc} ? () : (maskedPaths => \@masked,
                                     readonlyPaths => \@readonly),
             },
@@ -217,6 +224,22 @@ SKIP: {
     is($r->{json}{stdout}, "ran\n1000\n", 'all flags given: a box')
         or diag $r->{out}, $r->{err};
     is($r->{status}, 0, 'status 0');
+
+    # instead of no filter, one with what the fix names
+    my ($calls) = $in->(['cgroup'], @run)->{json}{error}{fix}
+                  =~ /that allows (.*)/;
+    %allowed = map { $_ => 1 } split /, /, $calls // '';
+    $r = $in->(['cgroup', 'proc'], @run);
+    is($r->{json}{stdout}, "ran\n1000\n",
+       'a profile that allows the calls named is enough')
+        or diag $r->{out}, $r->{err};
+    %allowed = ();
+
+    $uid = user_id();
+    $r = $in->(\@all, @run);
+    is($r->{json}{stdout}, "ran\n1000\n", 'and for a user of the container')
+        or diag $r->{out}, $r->{err};
+    $uid = 0;
 
     $r = $in->(\@all, 'doctor', '--json');
     is($r->{status}, 0, 'all flags given: the doctor\'s status is 0')
