@@ -166,6 +166,13 @@ ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 }
 
 
+ngx_uint_t
+ngx_agent_audit_ready(void)
+{
+    return ngx_agent_audit_fd != NGX_INVALID_FILE;
+}
+
+
 uint64_t
 ngx_agent_audit_last(void)
 {

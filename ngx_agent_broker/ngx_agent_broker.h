@@ -162,6 +162,7 @@ typedef struct {
     system_hosts_t           *hosts;
 
     ngx_uint_t                servers;      /* how many agent_control */
+    ngx_uint_t                started;      /* it is in force, or was */
 } ngx_agent_main_conf_t;
 
 
@@ -502,6 +503,9 @@ ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
 ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
 void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
+
+/* Has this process a file to write to? */
+ngx_uint_t ngx_agent_audit_ready(void);
 
 /* "@timestamp" to "seq", then the task's keys where there is a task. */
 void ngx_agent_audit_begin(audit_line_t *line, const char *event,

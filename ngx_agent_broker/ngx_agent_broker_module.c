@@ -552,6 +552,10 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
     amcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_agent_broker_module);
 
+    if (amcf) {
+        amcf->started = 1;
+    }
+
     if (ngx_test_config || amcf == NULL || amcf->servers == 0) {
         return NGX_OK;
     }
@@ -681,6 +685,11 @@ static void
 ngx_agent_main_conf_free(void *data)
 {
     ngx_agent_main_conf_t *amcf = data;
+
+    if (!amcf->started && !ngx_test_config && ngx_agent_audit_ready()) {
+        /* a reload that is refused, from wherever it was */
+        ngx_agent_audit_config(NULL, amcf, "refused");
+    }
 
     vault_free(amcf->vault);
     policy_set_free(amcf->set);

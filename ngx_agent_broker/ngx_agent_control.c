@@ -23,6 +23,7 @@
 #define NGX_AGENT_PARKED_MAX     32
 #define NGX_AGENT_GROUPS_MAX     256
 #define NGX_AGENT_SWEEP          1000
+#define NGX_AGENT_DRAIN_TIME     500
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS  59                   /* Linux 4.13 */
@@ -273,6 +274,11 @@ ngx_agent_control_read(ngx_event_t *rev)
             return;
         }
 
+        if (l->phase == NGX_AGENT_DRAINED) {
+            /* it closes with the worker, after the task's last connection */
+            return;
+        }
+
         ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
                       "launcher of uid %uD timed out", l->peer.uid);
 
@@ -439,6 +445,10 @@ ngx_agent_control_drain(ngx_agent_launcher_t *l)
         ngx_agent_doors_close(l->task);
         l->phase = NGX_AGENT_DRAINED;
         ngx_agent_control_send(l, json_pack("{s:s}", "event", "drain"));
+
+        /* the worker stays until the event is sent and what crosses it heard */
+
+        ngx_add_timer(l->connection->read, NGX_AGENT_DRAIN_TIME);
         return;
 
     default:

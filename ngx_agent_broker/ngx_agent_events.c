@@ -384,7 +384,9 @@ ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
 
     audit_line_open(&line, "policies");
 
-    for (i = 0; i < amcf->set->policies_count; i++) {
+    /* of a refused one nothing is in force */
+
+    for (i = 0; amcf->started && i < amcf->set->policies_count; i++) {
         audit_line_word(&line, amcf->set->policies[i]->name,
                         amcf->set->policies[i]->hash);
     }

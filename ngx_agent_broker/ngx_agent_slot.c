@@ -455,12 +455,15 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
             continue;
         }
 
+        /* signed: the clock of a worker may be behind that of another */
+
         if (slot->orphaned == 0) {
             slot->orphaned = ngx_current_msec | 1;
         }
 
         if ((ngx_msec_int_t) (ngx_current_msec - slot->expires) > 0
-            || ngx_current_msec - slot->orphaned > NGX_AGENT_RESUME_TIME)
+            || (ngx_msec_int_t) (ngx_current_msec - slot->orphaned)
+               > NGX_AGENT_RESUME_TIME)
         {
             ngx_memcpy(id, slot->id, NGX_AGENT_ID_LEN);
             ngx_agent_slot_copy(slot, view);

@@ -1,0 +1,632 @@
+#!/usr/bin/perl
+
+# Reloads, and the deaths of workers and masters, under tasks that live on:
+# the next request is judged by the newest policy and gets the newest token,
+# whichever worker has the connection; and nothing that was waited for is
+# lost.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use JSON::PP ();
+use POSIX qw(fmod);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $old = 'sk_reload_old_0123456789abcdef';
+my $new = 'sk_reload_new_0123456789abcdef';
+
+my $t    = AgentTest->new;
+my $up   = $t->upstream(names => ['api.internal']);
+my $port = $up->port;
+my $dns  = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
+                     qw(api.internal second.internal) });
+my $plain = $t->upstream(plain => 1);
+my $second = $plain->port;
+my $ca   = $t->ca->{cert};
+my $busy = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1');
+my $taken = $busy->sockport;
+
+sub token ($value) { $t->write('vault', "api = $value\n", 0600) }
+token($old);
+
+my $api = "host api.internal:$port { bearer api; private 127.0.0.0/8; "
+        . "trusted_certificate $ca; }";
+my $more = "host second.internal:$second { plaintext on; "
+         . 'private 127.0.0.0/8; }';
+
+sub http ($policies, $extra = '') {
+    return <<"END";
+    resolver 127.0.0.1:$dns->{port};
+    agent_vault $t->{dir}/vault;
+    agent_audit logs/agent-audit.log;
+    agent_state state;
+    $policies
+    $extra
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+}
+
+my $both = "agent_policy analysis { $api $more } agent_policy other { $api }";
+my $b = $t->broker(http => http($both), workers => 2);
+
+my $url = "http://api.internal:$port";
+
+# A task, its doors' descriptors in order, and what a launcher does with it.
+sub task ($policy = 'analysis', $broker = $b) {
+    my $l = $t->launcher;
+    my $task = $l->open_task($broker->control, $policy);
+    die "open: $task->{error} $task->{message}\n" unless $task->{ok};
+    return { l => $l, %$task, name => 'task', n => 0, broker => $broker,
+             same => [map { { again => $_ } } 0 .. $#{ $task->{doors} }] };
+}
+
+# What the broker says on the control connection: a hash, or undef.
+sub hears ($task, $timeout = 10) {
+    my $got = $task->{l}->do(receive => { name => $task->{name},
+                                          timeout => $timeout });
+    return $got->{message} ? $got->{message}
+         : $got->{eof} ? { eof => 1 } : undef;
+}
+
+# Resumes on another connection, as a launcher would: again until it works.
+sub resume ($task) {
+    my $name = 'r' . ++$task->{n};
+    my $reply;
+    AgentTest::wait_for('the resume', sub {
+        my $did = $task->{l}->do(connect => { name => $name,
+            path => $task->{broker}->control });
+        return 0 if $did->{error};
+        $reply = $task->{l}->ask($name, { v => 1, op => 'resume',
+            task_id => $task->{task_id}, lease => $task->{lease} },
+            kinds => $task->{same});
+        return $reply->{ok} || $reply->{error}
+               && $reply->{error} !~ /Error/;
+    });
+    if ($reply->{ok}) {
+        $task->{lease} = $reply->{lease};
+        push @{ $task->{old} }, $task->{name};
+        $task->{name} = $name;
+    }
+    return $reply;
+}
+
+# Waits for the drain (or the end), and resumes.
+sub follow ($task) {
+    my $said = hears($task);
+    return resume($task)->{ok} && ($said->{event} // 'eof');
+}
+
+# Resumes where it must, as a launcher would.
+sub close_task ($task) {
+    my $reply;
+    for (1 .. 3) {
+        $reply = $task->{l}->ask($task->{name}, { op => 'close',
+                                                  reason => 'ok' });
+        $reply = hears($task) if ($reply->{event} // '') eq 'drain';
+        last if $reply->{ok};
+        resume($task);
+    }
+    $task->{l}->stop;
+    return $reply;
+}
+
+sub head ($target, $host, @lines) {
+    return join "\r\n", "GET $target HTTP/1.1", "Host: $host", @lines, '', '';
+}
+
+# Reads from a stream of the box until the text matches; all that was read.
+sub read_until ($l, $id, $pattern) {
+    my $text = '';
+    AgentTest::wait_for("$pattern in the box", sub {
+        my $got = $l->do(read => { id => $id, timeout => 5 });
+        $text .= $got->{data} // '';
+        return $text =~ $pattern || $got->{eof} || $got->{error};
+    });
+    return $text;
+}
+
+sub reason ($answer) {
+    my $body = eval { JSON::PP::decode_json($answer->{body}) } // {};
+    return $body->{reason};
+}
+
+sub status ($text) { return $text =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 'closed' }
+
+sub tokens { return map { $_->{headers}{authorization}[0] // 'none' }
+                    $up->requests }
+
+# the worker that has a task: who wrote its newest beginning
+sub worker_of ($task) {
+    my @starts = $b->audit('task_start', task => $task->{task_id});
+    return $starts[-1]{writer} =~ /\.(\d+)$/ ? $1 : undef;
+}
+
+
+# A task whose worker is killed and whose launcher goes too: nobody is left
+# to end it but the others, which is looked at last.
+
+my $orphan = task('other');
+kill 'KILL', worker_of($orphan);
+hears($orphan);
+$orphan->{l}->stop;
+my $orphaned = time;
+AgentTest::wait_for('two workers', sub { $b->workers == 2 });
+
+
+# New policy, new token: E-003, C-026, C-027
+
+my $task = task();
+my $l = $task->{l};
+my $api_host = "api.internal:$port";
+
+is($l->get("$url/first")->{status}, 200, 'a request before the reload');
+is(($l->get("http://second.internal:$second/echo")->{status}), 200,
+   'another host is allowed');
+is_deeply([tokens()], ["Bearer $old"], 'the old token was attached');
+
+# open before the reload: kept alive, idle, with half a head
+for my $id (qw(alive idle half gone)) {
+    $l->do(open => { id => $id, port => 8899 });
+}
+$l->do(write => { id => 'alive', data => head("$url/alive1", $api_host) });
+is(status(read_until($l, 'alive', qr/\r\n\r\n./s)), 200, 'one is kept alive');
+$l->do(write => { id => 'half', data => "GET $url/half HTTP/1.1\r\nHo" });
+$l->do(write => { id => 'gone', data =>
+    "GET http://second.internal:$second/gone HTTP/1.1\r\nHo" });
+$l->do(open => { id => 'stream', port => 8899 });
+$l->do(write => { id => 'stream', data => head(
+    "http://second.internal:$second/stream?n=60&ms=20",
+    "second.internal:$second", 'Connection: close') });
+my $stream = read_until($l, 'stream', qr/\r\n\r\n./s);
+is(status($stream), 200, 'a long answer is streaming');
+
+my ($before) = reverse $b->audit('config');
+my %leaving = map { $_ => 1 } $b->workers;
+
+token($new);
+ok($b->reload(http => http("agent_policy analysis { $api } "
+                           . "agent_policy other { $api }")),
+   'reloaded: a host less, another token');
+
+my $drain = hears($task);
+is_deeply($drain, { event => 'drain' }, 'the launcher is told');
+
+# nobody accepts now: who connects waits
+$l->do(open => { id => 'waits', port => 8899 });
+$l->do(write => { id => 'waits', data => head("$url/waits", $api_host,
+                                              'Connection: close') });
+
+# the old worker's connections: served by the newest, or closed
+$l->do(write => { id => 'half', data => "st: $api_host\r\n\r\n" });
+is(status(read_until($l, 'half', qr/\r\n\r\n/)), 200,
+   'a head of which half came before is judged');
+is((tokens())[-1], "Bearer $new", 'and gets the new token');
+
+$l->do(write => { id => 'gone', data => "st: second.internal:$second\r\n\r\n" });
+like(read_until($l, 'gone', qr/\}/), qr/403.*host_not_allowed/s,
+     'one to the host that was removed is refused');
+
+for my $id (qw(alive idle)) {
+    $l->do(write => { id => $id, data => head("$url/$id", $api_host,
+                                              'Connection: close') });
+    my $status = status(read_until($l, $id, qr/\r\n\r\n/));
+    like($status, qr/^(?:200|closed)$/, "the $id connection: $status");
+    my ($seen) = grep { $_->{target} eq "/$id" } $up->requests;
+    is($seen ? $seen->{headers}{authorization}[0] : "Bearer $new",
+       "Bearer $new", 'and never the old token');
+}
+
+is_deeply([grep { $leaving{ worker_of($task) } } 1], [1],
+          'the old worker still has the task');
+my $got = resume($task);
+ok($got->{ok}, 'it is resumed with the same descriptors') or diag explain $got;
+ok(!$leaving{ worker_of($task) }, 'by a new worker');
+is(status(read_until($l, 'waits', qr/\r\n\r\n/)), 200,
+   'who waited in the queue is served');
+is($l->get("$url/after")->{status}, 200, 'and new connections are');
+is(reason($l->get("http://second.internal:$second/")), 'host_not_allowed',
+   'by the new policy');
+
+$stream .= read_until($l, 'stream', qr/\z(?!)/);
+my @ticks = $stream =~ /^(\d+)\b/mg;
+like($stream, qr/(?:\r\n0\r\n\r\n|59\D*)\z/, 'the long answer came to its end')
+    or diag substr $stream, -80;
+
+AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
+my $end = $l->do(receive => { name => 'task', timeout => 10 });
+ok($end->{eof}, 'then the first connection closes');
+
+my @seen = tokens();
+my ($switch) = grep { $seen[$_] eq "Bearer $new" } 0 .. $#seen;
+is_deeply([grep { $_ ne "Bearer $new" } @seen[$switch .. $#seen]], [],
+          'after the first new token never the old one');
+my ($after) = reverse $b->audit('config');
+is($after->{action}, 'reload', 'the reload is in the audit');
+is($after->{vault}, $before->{vault} + 1, 'the revision of the vault went up');
+is($after->{generation}, $before->{generation} + 1, 'and the generation');
+isnt($after->{policies}{analysis}, $before->{policies}{analysis},
+     'with another hash of the policy');
+my ($line) = reverse $b->audit('egress', path => '/after');
+is($line->{policy_hash}, $after->{policies}{analysis},
+   'which a request\'s line has too');
+is($line->{vault}, $after->{vault}, 'as it has the revision');
+
+
+# A reload that is refused changes nothing: E-004
+
+for my $case (
+    ['a switch that is never on',
+     http("agent_policy analysis {\nmount_secrets on;\n}"), qr/never allowed/],
+    ['a vault that is too open', undef, qr/chmod 600/],
+    ['another size of the zone', http($both, 'agent_zone 16m;'),
+     qr/cannot change on a reload/],
+    ['an unknown directive', http($both, 'nonsense on;'), qr/unknown directive/],
+    ['an address that is taken', http($both, "server { listen 127.0.0.1:$taken; }"),
+     qr/Address already in use/],
+) {
+    my ($what, $text, $words) = @$case;
+    my @workers = $b->workers;
+    my $log = length $b->error_log;
+    my $configs = $b->audit('config');
+    my $good = $b->{opt}{http};
+
+    chmod 0644, "$t->{dir}/vault" unless $text;
+    ok(!$b->reload(http => $text // $good), "refused: $what");
+    AgentTest::wait_for('the reload to be given up', sub {
+        $b->audit('config') > $configs });
+    chmod 0600, "$t->{dir}/vault";
+    like(substr($b->error_log, $log), $words, 'saying why');
+    my ($said) = reverse $b->audit('config');
+    is($said->{action}, 'refused', 'and the audit says so');
+    is($said->{generation}, $after->{generation}, 'the policies are the same');
+    is_deeply([$b->workers], \@workers, 'and the workers');
+    is($l->get("$url/still")->{status}, 200, 'the task goes on');
+    is(reason($l->get("http://second.internal:$second/")), 'host_not_allowed',
+       'by the same policy');
+    is(hears($task, 0.01), undef, 'and its launcher hears nothing');
+    $b->configure(http => $good);
+}
+
+# what a refused reload leaves in the master is not in the next worker
+{
+    my $worker = worker_of($task);
+    kill 'KILL', $worker;
+    ok(hears($task)->{eof}, 'a worker that is killed closes its connections');
+    ok(resume($task)->{ok}, 'its task is resumed');
+    is($l->get("$url/respawned")->{status}, 200, 'and served');
+}
+
+
+# A worker that is killed loses what it had, and nothing else
+
+{
+    # tasks until there is one in each worker
+    my (%by, @all);
+    AgentTest::wait_for('a task in each worker', sub {
+        my $task = task('other');
+        push @all, $task;
+        $by{ worker_of($task) } //= $task;
+        return keys %by == 2;
+    });
+    my ($one, $two) = values %by;
+
+    for my $task ($one, $two) {
+        $task->{l}->do(open => { id => 's', port => 8899 });
+        $task->{l}->do(write => { id => 's', data => head(
+            "$url/stream?n=40&ms=20", $api_host, 'Connection: close') });
+        is(status(read_until($task->{l}, 's', qr/\r\n\r\n./s)), 200,
+           'an answer streams');
+    }
+
+    kill 'KILL', worker_of($one);
+    ok(hears($one)->{eof}, 'one launcher sees its worker die');
+    my $cut = read_until($one->{l}, 's', qr/\z(?!)/);
+    unlike($cut, qr/\r\n0\r\n\r\n\z/, 'its answer is cut');
+    like(read_until($two->{l}, 's', qr/\z(?!)/), qr/(?:\r\n0\r\n\r\n|39\D*)\z/,
+         'that of the other worker is not');
+
+    ok(resume($one)->{ok}, 'the task is resumed');
+    is($_->{l}->get("$url/x")->{status}, 200, 'and served') for $one, $two;
+    is(scalar $b->audit('task_end', task => $one->{task_id}), 0,
+       'it has not ended');
+    my ($resumed) = reverse $b->audit('task_start', task => $one->{task_id});
+    ok($resumed->{resumed}, 'and the audit says that it was resumed');
+    AgentTest::wait_for('two workers', sub { $b->workers == 2 });
+    close_task($_) for @all;
+}
+
+
+# A policy that is gone
+
+{
+    my $gone = task('other');
+    $gone->{l}->do(open => { id => 'half', port => 8899 });
+    $gone->{l}->do(write => { id => 'half', data => "GET $url/g HTTP/1.1\r\nHo" });
+    # it is accepted once one after it is answered
+    is($gone->{l}->get("$url/here")->{status}, 200, 'a task of another policy');
+
+    ok($b->reload(http => http("agent_policy analysis { $api }")),
+       'reloaded: the policy is gone');
+    $gone->{l}->do(write => { id => 'half', data => "st: $api_host\r\n\r\n" });
+    like(read_until($gone->{l}, 'half', qr/\}/), qr/403.*policy_gone/s,
+         'its requests are refused');
+    is(hears($gone)->{event}, 'drain', 'its launcher is told to resume');
+    is(resume($gone)->{error}, 'policy_gone', 'which is refused');
+    $gone->{l}->stop;
+    is($b->audit_wait('task_end', task => $gone->{task_id})->{reason},
+       'launcher_lost', 'and the task ends with its launcher');
+
+    my $none = $t->launcher->open_task($b->control, 'other');
+    is($none->{error}, 'policy_unknown', 'nobody opens another');
+    ok(follow($task), 'the other policy\'s task goes on');
+    is($l->get("$url/on")->{status}, 200, 'and is served');
+    ok($b->reload(http => http($both)), 'the policy is back');
+    ok(follow($task), 'and the task goes on');
+}
+
+
+# A close that crosses the drain on its way
+
+{
+    my $late = task('other');
+    ok($b->reload, 'reloaded');
+    my $reply = $late->{l}->ask('task', { op => 'close', reason => 'ok' });
+    is($reply->{event}, 'drain', 'the event was on its way');
+    my $closed = $late->{l}->do(receive => { name => 'task' })->{message};
+    ok($closed->{ok}, 'the task is closed all the same') or diag explain $closed;
+    my @ends = $b->audit('task_end', task => $late->{task_id});
+    is_deeply([map { $_->{reason} } @ends], ['ok'], 'and has ended once');
+    $late->{l}->stop;
+
+    # a launcher that goes while its worker leaves
+    my $lost = task('other');
+    $lost->{l}->do(open => { id => 's', port => 8899 });
+    $lost->{l}->do(write => { id => 's', data => head(
+        "$url/stream?n=2000&ms=20", $api_host) });
+    read_until($lost->{l}, 's', qr/\r\n\r\n./s);
+    ok($b->reload, 'reloaded');
+    is(hears($lost)->{event}, 'drain', 'a launcher is told');
+    $lost->{l}->stop;
+    is($b->audit_wait('task_end', task => $lost->{task_id})->{reason},
+       'launcher_lost', 'and goes: the task ends');
+
+    # one that closes on the new worker, and keeps the old connection
+    my $kept = task('other');
+    $kept->{l}->do(open => { id => 's', port => 8899 });
+    $kept->{l}->do(write => { id => 's', data => head(
+        "$url/stream?n=2000&ms=20", $api_host) });
+    read_until($kept->{l}, 's', qr/\r\n\r\n./s);
+    ok($b->reload, 'reloaded');
+    ok(follow($kept), 'another resumes');
+    my $over = $kept->{l}->ask($kept->{name}, { op => 'close', reason => 'ok' });
+    ok($over->{ok}, 'and closes');
+    read_until($kept->{l}, 's', qr/\z(?!)/);
+    ok(1, 'what the old worker still streamed to its box is cut');
+    $kept->{l}->stop;
+    AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
+    hears($task, 1);
+    ok(resume($task)->{ok}, 'the first task goes on through all of that');
+}
+
+
+# Load: a process that asks again and again, and resumes as a launcher does
+
+sub load ($what) {
+    my $task = task('other');
+    my $stop = "$t->{dir}/stop" . ++$t->{loads};
+    my $out = "$stop.json";
+    my $pid = fork // die "fork: $!";
+    return { pid => $pid, stop => $stop, out => $out } if $pid;
+
+    my %count = (ok => 0, lost => 0, bad => 0, resumed => 0);
+    my $l = $task->{l};
+    my $done = eval {
+        until (-e $stop) {
+            my $id = 'q' . ++$task->{q};
+            $l->do(open => { id => $id, port => 8899 });
+            $l->do(write => { id => $id, data => head("$url/load", $api_host,
+                                                      'Connection: close') });
+            my $text = '';
+            my $end = time + 15;
+            while (time < $end) {
+                my $got = $l->do(read => { id => $id, timeout => 0.02 });
+                $text .= $got->{data} // '';
+                last if $got->{eof} || $got->{error};
+                if (hears($task, 0.001)) {
+                    die "not resumed\n" unless resume($task)->{ok};
+                    $count{resumed}++;
+                }
+            }
+            $l->do(shut => { id => $id });
+            my $status = status($text);
+            $count{ $status eq '200' ? 'ok'
+                  : $status eq 'closed' ? 'lost' : 'bad' }++;
+            $count{"status $status"}++;
+        }
+        1;
+    };
+    $count{died} = $@ unless $done;
+    $count{died} //= 'not closed' unless close_task($task)->{ok};
+    $t->write($out, JSON::PP::encode_json(\%count));
+    POSIX::_exit(0);
+}
+
+sub loaded (@loads) {
+    my %sum = (died => '');
+    $t->write($_->{stop}, '') for @loads;
+    for my $load (@loads) {
+        waitpid $load->{pid}, 0;
+        my $count = JSON::PP::decode_json($t->read($load->{out}));
+        $sum{died} .= delete $count->{died} // '';
+        $sum{$_} += $count->{$_} for keys %$count;
+    }
+    return \%sum;
+}
+
+{
+    my @loads = map { load("reload $_") } 1 .. 2;
+    for my $i (1 .. 30) {
+        token($i % 2 ? $old : $new);
+        $b->reload or fail("reload $i under load");
+    }
+    my $sum = loaded(@loads);
+    is($sum->{died}, '', 'thirty reloads under load: every launcher resumed');
+    cmp_ok($sum->{ok}, '>', 60, 'with requests all the while');
+    is($sum->{lost} + $sum->{bad}, 0, 'and none of them failed')
+        or diag explain $sum;
+    cmp_ok($sum->{resumed}, '>=', 30, 'over many resumes');
+    hears($task, 1);
+    ok(resume($task)->{ok}, 'the first task is there still');
+    is($l->get("$url/there")->{status}, 200, 'and is served');
+    is((tokens())[-1], "Bearer $new", 'with the newest token');
+}
+
+# E-007
+{
+    my @loads = map { load("kill $_") } 1 .. 2;
+    for my $i (1 .. 20) {
+        my @workers = $b->workers;
+        kill 'KILL', $workers[ $i % @workers ];
+        AgentTest::wait_for('two workers', sub {
+            my @now = $b->workers;
+            return @now == 2 && "@now" ne "@workers";
+        });
+    }
+    my $sum = loaded(@loads);
+    is($sum->{died}, '', 'twenty dead workers under load: every launcher resumed');
+    cmp_ok($sum->{ok}, '>', 10, 'with requests all the while');
+    cmp_ok($sum->{lost} + $sum->{bad}, '<=', 40, 'of which only those were '
+           . 'lost that a dead worker had') or diag explain $sum;
+    is($sum->{bad}, 0, 'and none was answered wrongly') or diag explain $sum;
+    hears($task, 1);
+    ok(resume($task)->{ok}, 'no lock is held: the first task is resumed');
+    is($l->get("$url/alive")->{status}, 200, 'and served');
+    my $fresh = task('other');
+    is($fresh->{l}->get("$url/fresh")->{status}, 200, 'and new ones are');
+    close_task($fresh);
+}
+
+
+# What reloads cost the master: E-004
+
+{
+    my $master = $b->master;
+    my $fds = sub { my @fds = glob "/proc/$master/fd/*"; scalar @fds };
+    my $rss = sub { $t->read("/proc/$master/status") =~ /VmRSS:\s+(\d+)/ ? $1 : 0 };
+    my $good = $b->{opt}{http};
+    my $round = sub {
+        $b->reload(http => $good) or fail('a good reload');
+        my $configs = $b->audit('config');
+        $b->reload(http => http("agent_policy analysis {\nmemory 0;\n}"))
+            and fail('a bad reload');
+        AgentTest::wait_for('the reload to be given up', sub {
+            $b->audit('config') > $configs });
+    };
+
+    $round->() for 1 .. 5;
+    AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
+    my ($had_fds, $had_rss) = ($fds->(), $rss->());
+    $round->() for 1 .. 25;
+    AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
+    is($fds->(), $had_fds, 'fifty reloads leave the master its descriptors');
+    cmp_ok($rss->() - $had_rss, '<', $t->{sanitize} ? 100_000 : 1024,
+           'and its memory (kB)');
+    is($b->master, $master, 'and it is the same');
+    $b->configure(http => $good);
+    hears($task, 1);
+    ok(resume($task)->{ok}, 'the first task has outlived them');
+}
+
+
+# The orphan
+
+{
+    my $end = AgentTest::wait_for('the end of the orphan', sub {
+        ($b->audit('task_end', task => $orphan->{task_id}))[0] });
+    is($end->{reason}, 'launcher_lost',
+       'a task without worker and launcher is ended by the others');
+    my ($hour, $min, $sec) = $end->{'@timestamp'} =~ /T(\d+):(\d+):([\d.]+)Z/;
+    my $took = $hour * 3600 + $min * 60 + $sec - fmod($orphaned, 86400);
+    cmp_ok($took < 0 ? $took + 86400 : $took, '>', 10,
+           'once a launcher would have given up');
+    is(scalar $b->audit('task_end', task => $orphan->{task_id}), 1, 'once');
+}
+
+
+# The end of the master
+
+{
+    $l->do(open => { id => 's', port => 8899 });
+    $l->do(write => { id => 's', data => head("$url/stream?n=30&ms=20",
+        $api_host, 'Connection: close') });
+    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200, 'an answer streams');
+    $b->signal('QUIT');
+    is(hears($task)->{event}, 'drain', 'QUIT: the launcher is told');
+    like(read_until($l, 's', qr/\z(?!)/), qr/(?:\r\n0\r\n\r\n|29\D*)\z/,
+         'the answer comes to its end');
+    ok(hears($task)->{eof}, 'and the connection with it');
+    $b->end('QUIT');
+    is(($b->audit('config'))[-1]{action}, 'stop', 'the audit says so');
+    is(scalar $b->audit('task_end', task => $task->{task_id}), 0,
+       'the task has not ended');
+    $b->start;
+    ok(resume($task)->{ok}, 'and is adopted by the next');
+    is($l->get("$url/adopted")->{status}, 200, 'and served');
+    ok(close_task($task)->{ok}, 'and closed');
+}
+
+
+# B-009: a launcher that is there first
+
+{
+    my $hosts = join ' ', map { "host h$_.example;" } 1 .. 5000;
+    my $early = $t->broker(http => http("agent_policy analysis { $hosts }"));
+    my $l = $t->launcher;
+    $early->stop;
+
+    my $pid = fork // die "fork: $!";
+    if ($pid == 0) {
+        # connects as soon as there is anything to connect to
+        my $ok = 0;
+        my $end = time + 15;
+        while (!$ok && time < $end) {
+            next if $l->do(connect => { name => 'x',
+                                        path => $early->control })->{error};
+            my $reply = $l->ask('x', { v => 1, op => 'open',
+                                       policy => 'analysis' });
+            $ok = 1 if $reply->{ok} && $reply->{hosts_count} == 5000;
+            last if !$ok && $reply->{error};
+        }
+        POSIX::_exit($ok ? 0 : 1);
+    }
+    $early->start;
+    waitpid $pid, 0;
+    is($?, 0, 'who connects during the start waits for the whole policy');
+    is_deeply([$early->audit_errors], [], 'the audit is whole');
+    $early->stop;
+    $l->stop;
+}
+
+
+is_deeply([$b->audit_errors], [], 'the audit is whole');
+{
+    my (%starts, %ends);
+    $starts{ $_->{task} }++ for grep { !$_->{resumed} } $b->audit('task_start');
+    $ends{ $_->{task} }++ for $b->audit('task_end');
+    is_deeply([grep { $_ != 1 } values %starts, values %ends], [],
+              'each task has begun once and ended once');
+    is_deeply([sort keys %starts], [sort keys %ends], 'the same ones');
+}
+unlike($b->error_log =~ s/^.*exited on signal 9.*$//gmr
+                     =~ s/^.*\[emerg\].*(?:nginx\.conf|vault|agent_zone|bind\(\)|still could not bind).*$//gmr,
+       qr/\[(?:alert|emerg)\]/, 'and nothing else is wrong')
+    or diag grep { /alert|emerg/ } split /(?<=\n)/, $b->error_log;
+unlike($b->error_log . $t->read($b->prefix . '/logs/agent-audit.log'),
+       qr/\Q$old\E|\Q$new\E/, 'no token is in a log');
+
+done_testing;
