@@ -21,6 +21,7 @@
 
 #define BOX_UID            1000         /* in the box; the same for the gid */
 #define BOX_WORK           "/tmp/work"
+#define BOX_LIMITS         "/run/task/limits.json"
 #define BOX_WORK_BYTES     (256ull << 20)      /* unless the policy says */
 #define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
 
@@ -28,7 +29,7 @@
 #define BOX_WRITABLE_MAX   16
 #define BOX_READABLE_MAX   32
 #define BOX_ENV_MAX        64
-#define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 2)
+#define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 3)
 #define BOX_DETAIL_MAX     160
 
 
@@ -36,6 +37,7 @@
 
 #define BOX_DISK_WORK      0            /* of the working directory */
 #define BOX_DISK_OUT       1            /* of /run/task/out */
+#define BOX_DISK_SHM       2            /* of /dev/shm */
 
 
 typedef struct {
@@ -83,6 +85,7 @@ typedef struct {
     const char      *env[BOX_ENV_MAX];  /* names that the caller may set */
     unsigned         nenv;
     uint64_t         memory;            /* the limit, for the size of shm */
+    char            *limits;            /* all of them, as JSON */
 
     /* the network */
     box_door_t       doors[BOX_DOORS_MAX];

@@ -21,6 +21,7 @@ static const char *const  env_always[] = {
     "HOME=" BOX_WORK,
     "TMPDIR=/tmp",
     "TASK_OUT=/run/task/out",
+    "AGENT_LIMITS=" BOX_LIMITS,
     "LANG=C.UTF-8",
     "USER=task",
     "LOGNAME=task",

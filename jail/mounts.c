@@ -141,6 +141,10 @@ mounts_files(setup_t *s)
         return setup_detail(s, BOX_WORK);
     }
 
+    if (mount_text(s, BOX_LIMITS + 1, s->spec->limits) != 0) {
+        return setup_detail(s, BOX_LIMITS);
+    }
+
     for (i = 0; i < s->spec->nfiles; i++) {
         file = &s->spec->files[i];
 
@@ -244,6 +248,17 @@ mounts_do(setup_t *s, const mount_op_t *op)
     case M_TMPFS:
         bytes = op->arg ? strtoull(op->arg, NULL, 10) : s->spec->memory / 2;
         tree = mount_tmpfs(bytes, op->mode, NOSUID|NODEV|NOEXEC);
+
+        if (tree != -1 && op->arg == NULL) {
+            s->disks[BOX_DISK_SHM] = fcntl(tree, F_DUPFD_CLOEXEC, 3);
+
+            if (s->disks[BOX_DISK_SHM] == -1) {
+                return -1;
+            }
+
+            s->ndisks++;
+        }
+
         return mount_attach(s, tree, op->path);
 
     case M_PROC:
@@ -371,7 +386,7 @@ mounts_policy(const box_spec_t *spec, mount_path_t paths[MOUNTS_PATHS_MAX])
     for (i = 0; i < spec->nwritable; i++) {
         if (strcmp(spec->writable[i].path, BOX_WORK) != 0) {
             paths[n] = (mount_path_t) { spec->writable[i].path, NULL,
-                                        spec->writable[i].bytes, n };
+                                        spec->writable[i].bytes, n + 1 };
             n++;
         }
     }

@@ -201,6 +201,27 @@ result_free(result_t *r)
 }
 
 
+char *
+result_limits_text(const result_t *r)
+{
+    char    *text;
+    json_t  *object;
+
+    object = result_limits(r);
+    text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+
+    return text;
+}
+
+
+const char *
+result_disk_name(unsigned disk)
+{
+    return disk == RESULT_BYTES ? "disk" : "inodes";
+}
+
+
 static json_t *
 result_stream(output_t *out, json_t **cut)
 {
@@ -257,6 +278,16 @@ result_near(const result_t *r)
                                "limit", limit_table[i].directive,
                                "used", (json_int_t) r->used[i],
                                "max", (json_int_t) r->limits[i]));
+    }
+
+    for (i = 0; array && i < RESULT_DISKS; i++) {
+        if (r->disks[i].near) {
+            (void) json_array_append_new(array,
+                         json_pack("{s:s, s:I, s:I}",
+                                   "limit", result_disk_name(i),
+                                   "used", (json_int_t) r->disks[i].used,
+                                   "max", (json_int_t) r->disks[i].max));
+        }
     }
 
     return array;

@@ -49,6 +49,22 @@ typedef struct {
 } verdict_t;
 
 
+/* How full the fullest of the writable file systems was. */
+
+enum {
+    RESULT_BYTES = 0,
+    RESULT_INODES,
+    RESULT_DISKS
+};
+
+
+typedef struct {
+    bool          near;
+    uint64_t      used;
+    uint64_t      max;
+} result_disk_t;
+
+
 typedef struct {
     char          task_id[BROKER_TASK_ID_LEN + 1];
     reason_t      reason;
@@ -62,6 +78,7 @@ typedef struct {
     uint64_t      limits[LIMIT_COUNT];
     bool          near[LIMIT_COUNT];
     uint64_t      used[LIMIT_COUNT];
+    result_disk_t disks[RESULT_DISKS];
 
     uint64_t      wall_ms;
     uint64_t      cpu_ms;
@@ -84,6 +101,12 @@ const char *reason_name(reason_t reason);
 
 /* The reason, and exit_code and signal that go with it. */
 void result_judge(result_t *result, const verdict_t *verdict);
+
+/* The limits alone, to be freed; NULL when out of memory. */
+char *result_limits_text(const result_t *result);
+
+/* "disk" for RESULT_BYTES, as in the result. */
+const char *result_disk_name(unsigned disk);
 
 /* The text with its newline, to be freed; NULL when out of memory. */
 char *result_text(result_t *result);

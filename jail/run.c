@@ -414,6 +414,12 @@ run_limits(run_t *r)
         return -1;
     }
 
+    r->spec.limits = result_limits_text(&r->result);
+
+    if (r->spec.limits == NULL) {
+        return fault_set(&r->result.fault, STAGE_START, ENOMEM, "no memory");
+    }
+
     output_init(&r->result.out, r->result.limits[LIMIT_OUTPUT]);
     output_init(&r->result.err, r->result.limits[LIMIT_OUTPUT]);
 

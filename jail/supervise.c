@@ -58,6 +58,8 @@ static void supervise_broker(supervise_t *s, int64_t now);
 static void supervise_clock(supervise_t *s, int64_t now);
 static void supervise_look(supervise_t *s, int64_t now);
 static void supervise_disks(supervise_t *s);
+static void supervise_disk(supervise_t *s, unsigned disk, uint64_t used,
+    uint64_t max);
 static void supervise_near(supervise_t *s, limit_id_t id, uint64_t used);
 static void supervise_dead(supervise_t *s, int64_t now);
 static int supervise_wait(const supervise_t *s, int64_t now);
@@ -498,11 +500,48 @@ supervise_disks(supervise_t *s)
         if (sfs.f_bfree < SUPERVISE_DISK_SLACK || sfs.f_ffree == 0) {
             s->verdict.disk_full = true;
         }
+
+        supervise_disk(s, RESULT_BYTES, (uint64_t) (sfs.f_blocks - sfs.f_bfree)
+                                        * (uint64_t) sfs.f_bsize,
+                       (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize);
+        supervise_disk(s, RESULT_INODES, (uint64_t) (sfs.f_files
+                                                     - sfs.f_ffree),
+                       (uint64_t) sfs.f_files);
     }
 
     if (used > s->result->disk_bytes) {
         s->result->disk_bytes = used;
     }
+}
+
+
+/* The fullest one counts: it is where the next write fails. */
+
+static void
+supervise_disk(supervise_t *s, unsigned disk, uint64_t used, uint64_t max)
+{
+    bool            is_near;
+    result_disk_t  *d;
+
+    d = &s->result->disks[disk];
+
+    if (max == 0 || (d->max && (double) used / (double) max
+                               <= (double) d->used / (double) d->max))
+    {
+        return;
+    }
+
+    d->used = used;
+    d->max = max;
+
+    is_near = (double) used * 100
+              >= (double) max * (double) s->result->limits[LIMIT_NEAR];
+
+    if (is_near && !d->near && !s->is_dead) {
+        broker_near_limit(s->broker, result_disk_name(disk), used);
+    }
+
+    d->near |= is_near;
 }
 
 
