@@ -19,7 +19,8 @@
  *   ngx_agent_ops.c            what a launcher can ask for
  *   ngx_agent_open.c           how a task begins, and is resumed
  *   ngx_agent_lease.c          the lease's proof
- *   ngx_agent_door.c           a box's listening sockets: checks, accepting
+ *   ngx_agent_door.c           a box's listening sockets
+ *   ngx_agent_accept.c         accepting on them
  *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
  *   ngx_agent_dns.c            the boxes' name server
  *   ngx_agent_tls.c            TLS that ends at a door
@@ -557,6 +558,10 @@ const char *ngx_agent_door_check(ngx_socket_t s,
     uint64_t *netns);
 uint64_t ngx_agent_netns_cookie(ngx_socket_t s);
 
+/* With one reference; gone when the last one is released. */
+ngx_agent_task_t *ngx_agent_task_create(ngx_log_t *log);
+void ngx_agent_task_release(ngx_agent_task_t *task);
+
 /* The doors of a task: takes the descriptors over, also when it fails. */
 ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
@@ -566,15 +571,27 @@ void ngx_agent_doors_close(ngx_agent_task_t *task);
 /* Cuts every connection of the task that this worker has. */
 void ngx_agent_task_cut(ngx_agent_task_t *task);
 
-/* NULL where no door led to the connection. */
-ngx_agent_connection_t *ngx_agent_connection(ngx_connection_t *c);
-ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
+/* One door: removed from the event loop first, then closed. */
+void ngx_agent_door_close(ngx_agent_door_t *door);
 
 /* The protocol's word for a kind of door. */
 const char *ngx_agent_door_name(ngx_agent_door_e kind);
 
-ngx_agent_task_t *ngx_agent_task_create(ngx_log_t *log);
-void ngx_agent_task_release(ngx_agent_task_t *task);
+/* The door of a listening socket itself, as of no accepted connection. */
+
+#define ngx_agent_door_of(listening)                                          \
+    ngx_queue_data(listening, ngx_agent_door_t, ls)
+
+
+/* ngx_agent_accept.c */
+
+/* The handlers of a door's listening socket, and of what it accepts. */
+void ngx_agent_door_accept(ngx_event_t *rev);
+void ngx_agent_door_connection(ngx_connection_t *c);
+
+/* NULL where no door led to the connection. */
+ngx_agent_connection_t *ngx_agent_connection(ngx_connection_t *c);
+ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
 
 
 /* ngx_agent_control.c */

@@ -1,0 +1,432 @@
+/*
+ * Accepting on a box's doors, and knowing which connection belongs to which
+ * task: the task is the listener, so no byte a box sends can change it.
+ *
+ * The launcher shares the listening sockets and may be hostile to its
+ * neighbours.  What follows from that:
+ *
+ *   - O_NONBLOCK can be cleared and a pending connection stolen under our
+ *     accept4(): a timer interrupts it after 2 ms, and EINTR there is proof;
+ *   - shutdown() on the listener makes it readable for ever: EINVAL closes
+ *     the door;
+ *   - socket options are inherited by what is accepted: they are reset.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id  _sigev_un._tid
+#endif
+
+#define NGX_AGENT_ACCEPT_BATCH   16
+#define NGX_AGENT_ACCEPT_NS      2000000
+#define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
+
+
+static ngx_uint_t ngx_agent_door_room(ngx_agent_task_t *task);
+static void ngx_agent_doors_pause(ngx_agent_task_t *task);
+static void ngx_agent_doors_resume(ngx_agent_task_t *task);
+static void ngx_agent_door_timer(ngx_uint_t on);
+static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+    ngx_sockaddr_t *sa, socklen_t socklen);
+static void ngx_agent_connection_cleanup(void *data);
+
+
+static timer_t     ngx_agent_accept_timer;
+static ngx_pid_t   ngx_agent_accept_timer_pid;
+
+
+void
+ngx_agent_door_accept(ngx_event_t *rev)
+{
+    ngx_err_t          err;
+    ngx_uint_t         i, n, room;
+    ngx_agent_door_t  *door;
+    ngx_connection_t  *lc;
+
+    struct {
+        ngx_socket_t    s;
+        socklen_t       socklen;
+        ngx_sockaddr_t  sa;
+    } accepted[NGX_AGENT_ACCEPT_BATCH];
+
+    lc = rev->data;
+    door = ngx_agent_door_of(lc->listening);
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        if (ngx_add_event(rev, NGX_READ_EVENT, 0) == NGX_ERROR) {
+            ngx_agent_door_close(door);
+        }
+
+        return;
+    }
+
+    rev->ready = 0;
+    err = 0;
+    room = ngx_agent_door_room(door->task);
+
+    if (room == 0) {
+        ngx_agent_doors_pause(door->task);
+        return;
+    }
+
+    ngx_agent_door_timer(1);
+
+    for (n = 0; n < ngx_min(room, NGX_AGENT_ACCEPT_BATCH); n++) {
+
+        accepted[n].socklen = sizeof(ngx_sockaddr_t);
+        accepted[n].s = accept4(lc->fd, &accepted[n].sa.sockaddr,
+                                &accepted[n].socklen,
+                                SOCK_NONBLOCK|SOCK_CLOEXEC);
+
+        if (accepted[n].s == (ngx_socket_t) -1) {
+            err = ngx_socket_errno;
+            break;
+        }
+    }
+
+    ngx_agent_door_timer(0);
+
+    switch (err) {
+
+    case 0:
+    case NGX_EAGAIN:
+    case NGX_ECONNABORTED:
+        break;
+
+    case NGX_EMFILE:
+    case NGX_ENFILE:
+    case NGX_ENOMEM:
+    case ENOBUFS:
+        ngx_log_error(NGX_LOG_CRIT, rev->log, err,
+                      "accept4() on a box's door failed");
+
+        (void) ngx_del_event(rev, NGX_READ_EVENT, 0);
+        ngx_add_timer(rev, NGX_AGENT_ACCEPT_PAUSE);
+
+        break;
+
+    default:
+        ngx_log_error(NGX_LOG_ERR, rev->log, err,
+                      "the listening socket of task %*s was tampered "
+                      "with, the door is closed",
+                      (size_t) NGX_AGENT_ID_LEN, door->task->id);
+
+        ngx_agent_door_close(door);
+
+        break;
+    }
+
+    /* a connection's handler may end the task: it is held meanwhile */
+
+    door->task->references++;
+
+    for (i = 0; i < n; i++) {
+        ngx_agent_door_accepted(door, accepted[i].s, &accepted[i].sa,
+                                accepted[i].socklen);
+    }
+
+    ngx_agent_task_release(door->task);
+}
+
+
+/*
+ * How many more connections the task may have.  At its bound one of its own
+ * that waits between two requests makes room, as core does when its
+ * connections run out; if there is none, what comes waits in the queue.
+ */
+
+static ngx_uint_t
+ngx_agent_door_room(ngx_agent_task_t *task)
+{
+    ngx_queue_t             *q;
+    ngx_connection_t        *c;
+    ngx_agent_connection_t  *ac;
+
+    if (task->connections_count < task->connections_max) {
+        return task->connections_max - task->connections_count;
+    }
+
+    for (q = ngx_queue_head(&task->connections);
+         q != ngx_queue_sentinel(&task->connections);
+         q = ngx_queue_next(q))
+    {
+        ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
+        c = ac->connection;
+
+        if (c->idle && c->reusable) {
+            c->close = 1;
+            c->read->handler(c->read);
+            break;
+        }
+    }
+
+    return task->connections_count < task->connections_max ? 1 : 0;
+}
+
+
+static void
+ngx_agent_doors_pause(ngx_agent_task_t *task)
+{
+    ngx_uint_t         i;
+    ngx_connection_t  *c;
+
+    task->paused = 1;
+
+    for (i = 0; i < task->doors_count; i++) {
+
+        c = task->doors[i].connection;
+
+        if (c && c->read->active
+            && task->doors[i].kind != NGX_AGENT_DOOR_DNS_UDP)
+        {
+            (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+        }
+    }
+}
+
+
+static void
+ngx_agent_doors_resume(ngx_agent_task_t *task)
+{
+    ngx_uint_t         i;
+    ngx_connection_t  *c;
+
+    task->paused = 0;
+
+    for (i = 0; i < task->doors_count; i++) {
+
+        c = task->doors[i].connection;
+
+        if (c && !c->read->active && !c->read->timer_set
+            && ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR)
+        {
+            ngx_agent_door_close(&task->doors[i]);
+        }
+    }
+}
+
+
+static void
+ngx_agent_door_timer(ngx_uint_t on)
+{
+    struct sigevent    event;
+    struct itimerspec  when;
+
+    if (ngx_agent_accept_timer_pid != ngx_pid) {
+
+        /* timers are not inherited by fork(2) */
+
+        ngx_memzero(&event, sizeof(struct sigevent));
+        event.sigev_notify = SIGEV_THREAD_ID;
+        event.sigev_signo = SIGALRM;
+        event.sigev_notify_thread_id = syscall(SYS_gettid);
+
+        if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_accept_timer)
+            == -1)
+        {
+            return;
+        }
+
+        ngx_agent_accept_timer_pid = ngx_pid;
+    }
+
+    ngx_memzero(&when, sizeof(struct itimerspec));
+
+    if (on) {
+        when.it_value.tv_nsec = NGX_AGENT_ACCEPT_NS;
+        when.it_interval.tv_nsec = NGX_AGENT_ACCEPT_NS;
+    }
+
+    (void) timer_settime(ngx_agent_accept_timer, 0, &when, NULL);
+}
+
+
+/* What ngx_event_accept() does for a connection of its own. */
+
+static void
+ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+    ngx_sockaddr_t *sa, socklen_t socklen)
+{
+    int                      zero;
+    ngx_log_t               *log;
+    struct linger            linger;
+    ngx_listening_t         *ls;
+    ngx_connection_t        *c;
+    ngx_pool_cleanup_t      *cln;
+    ngx_agent_connection_t  *ac;
+
+    ls = &door->ls;
+
+    linger.l_onoff = 0;
+    linger.l_linger = 0;
+    zero = -1;
+
+    (void) setsockopt(s, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    (void) setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &zero, sizeof(zero));
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_accepted, 1);
+#endif
+
+    c = ngx_get_connection(s, ls->logp);
+
+    if (c == NULL) {
+        (void) ngx_close_socket(s);
+        return;
+    }
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_active, 1);
+#endif
+
+    c->type = SOCK_STREAM;
+
+    c->pool = ngx_create_pool(ls->pool_size, ls->logp);
+    if (c->pool == NULL) {
+        goto failed;
+    }
+
+    c->sockaddr = ngx_palloc(c->pool, socklen);
+    log = ngx_palloc(c->pool, sizeof(ngx_log_t));
+    ac = ngx_pcalloc(c->pool, sizeof(ngx_agent_connection_t));
+    cln = ngx_pool_cleanup_add(c->pool, 0);
+
+    if (c->sockaddr == NULL || log == NULL || ac == NULL || cln == NULL) {
+        goto failed;
+    }
+
+    ngx_memcpy(c->sockaddr, sa, socklen);
+
+    *log = ls->log;
+    log->data = NULL;
+    log->handler = NULL;
+
+    c->recv = ngx_recv;
+    c->send = ngx_send;
+    c->recv_chain = ngx_recv_chain;
+    c->send_chain = ngx_send_chain;
+
+    c->log = log;
+    c->pool->log = log;
+
+    ac->ls = *ls;
+
+    c->socklen = socklen;
+    c->listening = &ac->ls;
+    c->local_sockaddr = ls->sockaddr;
+    c->local_socklen = ls->socklen;
+
+    c->write->ready = 1;
+    c->read->log = log;
+    c->write->log = log;
+
+    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    c->start_time = ngx_current_msec;
+
+    c->addr_text.data = ngx_pnalloc(c->pool, ls->addr_text_max_len);
+    if (c->addr_text.data == NULL) {
+        goto failed;
+    }
+
+    c->addr_text.len = ngx_sock_ntop(c->sockaddr, c->socklen,
+                                     c->addr_text.data,
+                                     ls->addr_text_max_len, 0);
+
+    ac->connection = c;
+    ac->door = door;
+    ac->task = door->task;
+    door->task->references++;
+    ngx_queue_insert_tail(&door->task->connections, &ac->queue);
+    door->task->connections_count++;
+
+    cln->handler = ngx_agent_connection_cleanup;
+    cln->data = ac;
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_handled, 1);
+#endif
+
+    ls->handler(c);
+
+    return;
+
+failed:
+
+    if (c->pool) {
+        ngx_destroy_pool(c->pool);
+    }
+
+    ngx_close_connection(c);
+
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_active, -1);
+#endif
+}
+
+
+static void
+ngx_agent_connection_cleanup(void *data)
+{
+    ngx_agent_connection_t *ac = data;
+
+    ngx_agent_task_t  *task;
+
+    task = ac->task;
+
+    ngx_queue_remove(&ac->queue);
+    task->connections_count--;
+
+    if (task->paused && !task->ended) {
+        ngx_agent_doors_resume(task);
+    }
+
+    if (task->idle && ngx_queue_empty(&task->connections)) {
+        task->idle(task);
+    }
+
+    ngx_agent_task_release(task);
+}
+
+
+void
+ngx_agent_door_connection(ngx_connection_t *c)
+{
+    if (ngx_agent_connection(c)->door->kind == NGX_AGENT_DOOR_DNS_TCP) {
+        ngx_agent_dns_tcp(c);
+
+    } else {
+        ngx_agent_connect(c);
+    }
+}
+
+
+ngx_agent_connection_t *
+ngx_agent_connection(ngx_connection_t *c)
+{
+    if (c->listening == NULL
+        || c->listening->handler != ngx_agent_door_connection)
+    {
+        return NULL;
+    }
+
+    return (ngx_agent_connection_t *) c->listening;
+}
+
+
+ngx_agent_task_t *
+ngx_agent_connection_task(ngx_connection_t *c)
+{
+    ngx_agent_connection_t  *ac;
+
+    ac = ngx_agent_connection(c);
+
+    return ac ? ac->task : NULL;
+}
