@@ -25,6 +25,7 @@
  *   ngx_agent_dns.c            the boxes' name server
  *   ngx_agent_tls.c            TLS that ends at a door
  *   ngx_agent_decide.c         the verdict on a request
+ *   ngx_agent_resolve.c        where an allowed name leads
  *   ngx_agent_refuse.c         the refusal
  *   ngx_agent_upstream.c       dialling what was judged
  *   ngx_agent_reuse.c          what one request leaves to the next
@@ -333,6 +334,9 @@ typedef struct {
 
 /* A request's decision. */
 
+typedef struct ngx_agent_ctx_s  ngx_agent_ctx_t;
+
+
 typedef enum {
     NGX_AGENT_UNDECIDED = 0,
     NGX_AGENT_RESOLVING,
@@ -341,7 +345,7 @@ typedef enum {
 } ngx_agent_state_e;
 
 
-typedef struct {
+struct ngx_agent_ctx_s {
     ngx_agent_state_e      state;
     ngx_agent_reason_e     reason;
     const char            *why;             /* a constant, or NULL */
@@ -364,6 +368,8 @@ typedef struct {
 
     u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
 
+    ngx_pool_t            *pool;            /* of the addresses */
+    void                 (*resolved)(ngx_agent_ctx_t *ctx);
     ngx_resolver_ctx_t    *resolving;
     address_t             *addresses;       /* those that may be dialled */
     ngx_uint_t             addresses_count;
@@ -375,7 +381,7 @@ typedef struct {
     ngx_http_request_t    *http;
     const char            *failure;         /* after the decision */
     uint64_t               vault;           /* revision of what was attached */
-} ngx_agent_ctx_t;
+};
 
 
 extern ngx_module_t  ngx_agent_broker_module;
@@ -642,6 +648,21 @@ ngx_int_t ngx_agent_decide_begin(ngx_agent_ctx_t *ctx,
  */
 ngx_agent_reason_e ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log,
     ngx_agent_ctx_t *ctx);
+
+
+/* ngx_agent_resolve.c */
+
+/*
+ * Finds the addresses of ctx's target: NGX_OK, they are in ctx; NGX_AGAIN,
+ * ctx->resolved() is called when they are; NGX_DECLINED, ctx->why may say why
+ * there are none; NGX_ERROR.
+ */
+ngx_int_t ngx_agent_resolve(ngx_agent_ctx_t *ctx,
+    ngx_http_core_srv_conf_t *core);
+void ngx_agent_resolve_cancel(void *ctx);
+
+/* Leaves the addresses that may be dialled, and the first as text. */
+ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
 
 
 /* ngx_agent_refuse.c */

@@ -7,8 +7,7 @@
  * the preaccess phase, which `satisfy` cannot skip; ngx_agent_upstream.c
  * dials nothing for a request that was not allowed here.
  *
- * A name is resolved here, once: the addresses that pass the guard are the
- * ones that are dialled, so a second answer cannot change the verdict.
+ * A name is resolved once, before the verdict: see ngx_agent_resolve.c.
  */
 
 
@@ -21,14 +20,9 @@ static target_error_t ngx_agent_judge_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_judge_target(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static ngx_int_t ngx_agent_resolve(ngx_http_request_t *r,
+static void ngx_agent_judge_resolved(ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_judge_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static void ngx_agent_resolved(ngx_resolver_ctx_t *rctx);
-static void ngx_agent_resolve_cancel(void *data);
-static ngx_int_t ngx_agent_guard(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
-    address_t *addresses, ngx_uint_t n);
-static ngx_uint_t ngx_agent_is_own(address_t *a, in_port_t port);
-static ngx_uint_t ngx_agent_is_local(u_char *bytes, size_t len);
 static ngx_int_t ngx_agent_allow(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
@@ -74,7 +68,7 @@ ngx_agent_decide(ngx_http_request_t *r)
             return NGX_DONE;
         }
 
-        return ngx_agent_guard(r, ctx, ctx->addresses, ctx->addresses_count);
+        return ngx_agent_judge_addresses(r, ctx);
 
     case NGX_AGENT_ALLOWED:
         return NGX_DECLINED;
@@ -281,7 +275,9 @@ ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 static ngx_int_t
 ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    authority_t  *a;
+    ngx_int_t            rc;
+    authority_t         *a;
+    ngx_http_cleanup_t  *cln;
 
     a = &ctx->target.authority;
 
@@ -303,110 +299,43 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_METHOD, NULL);
     }
 
+    if (ngx_agent_slot_spend(ctx->task->id, BOUND_REQUESTS) != NGX_OK) {
+        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_REQUESTS, NULL);
+    }
+
     /*
      * A rule without a port serves 80 and 443 of the box, and goes out to
      * 443 by TLS whichever it was.
      */
 
-    if (ngx_agent_slot_spend(ctx->task->id, BOUND_REQUESTS) != NGX_OK) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_REQUESTS, NULL);
-    }
-
     ctx->tls = !ctx->rule->plaintext;
     ctx->port = ctx->rule->port ? ctx->rule->port : (ctx->tls ? 443 : 80);
 
-    return ngx_agent_resolve(r, ctx);
-}
+    ctx->pool = r->pool;
+    ctx->resolved = ngx_agent_judge_resolved;
+    ctx->http = r;
 
+    rc = ngx_agent_resolve(ctx, ngx_agent_connection(r->connection)->door->core);
 
-static ngx_int_t
-ngx_agent_resolve(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
-{
-    size_t                     n;
-    authority_t               *a;
-    ngx_resolver_t            *resolver;
-    ngx_resolver_ctx_t        *rctx, temp;
-    ngx_http_cleanup_t        *cln;
-    ngx_agent_main_conf_t     *amcf;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    a = &ctx->target.authority;
-
-    ctx->addresses = ngx_pcalloc(r->pool,
-                                 NGX_AGENT_ADDRS_MAX * sizeof(address_t));
-    if (ctx->addresses == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (rc == NGX_OK) {
+        return ngx_agent_judge_addresses(r, ctx);
     }
 
-    if (a->kind != AUTHORITY_NAME) {
-        ctx->addresses[0].v6 = (a->kind == AUTHORITY_IPV6);
-        ngx_memcpy(ctx->addresses[0].bytes, a->address, 16);
-
-        return ngx_agent_guard(r, ctx, ctx->addresses, 1);
+    if (rc != NGX_AGAIN) {
+        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE, ctx->why);
     }
 
-    amcf = ngx_http_get_module_main_conf(r, ngx_agent_broker_module);
-
-    n = amcf->hosts ? system_hosts_find(amcf->hosts, a->host, ctx->addresses,
-                                        NGX_AGENT_ADDRS_MAX)
-                    : 0;
-    if (n) {
-        return ngx_agent_guard(r, ctx, ctx->addresses,
-                               ngx_min(n, NGX_AGENT_ADDRS_MAX));
-    }
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    resolver = clcf->resolver;
-
-    if (resolver == NULL || resolver->connections.nelts == 0) {
-        resolver = amcf->resolver;
-    }
-
-    if (resolver == NULL) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE,
-                                "no resolver is configured");
-    }
-
-    temp.name.data = (u_char *) a->host;
-    temp.name.len = a->host_len;
-
-    rctx = ngx_resolve_start(resolver, &temp);
-
-    if (rctx == NULL || rctx == NGX_NO_RESOLVER) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE, NULL);
-    }
+    ctx->state = NGX_AGENT_RESOLVING;
 
     cln = ngx_http_cleanup_add(r, 0);
+
     if (cln == NULL) {
-        ngx_resolve_name_done(rctx);
+        ngx_agent_resolve_cancel(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     cln->handler = ngx_agent_resolve_cancel;
     cln->data = ctx;
-
-    rctx->name = temp.name;
-    rctx->handler = ngx_agent_resolved;
-    rctx->data = r;
-    rctx->timeout = clcf->resolver_timeout;
-
-    ctx->resolving = rctx;
-    ctx->state = NGX_AGENT_RESOLVING;
-    ctx->waiting = 1;
-
-    if (ngx_resolve_name(rctx) != NGX_OK) {
-        ctx->resolving = NULL;
-        ctx->waiting = 0;
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE, NULL);
-    }
-
-    if (!ctx->waiting) {
-
-        /* a cached answer came at once */
-
-        return ngx_agent_guard(r, ctx, ctx->addresses, ctx->addresses_count);
-    }
 
     /* a client that goes away meanwhile is noticed */
 
@@ -422,69 +351,13 @@ ngx_agent_resolve(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
 
 static void
-ngx_agent_resolved(ngx_resolver_ctx_t *rctx)
+ngx_agent_judge_resolved(ngx_agent_ctx_t *ctx)
 {
-    ngx_uint_t            i, n, at_once;
-    address_t            *a;
-    struct sockaddr      *sa;
-    ngx_connection_t     *c;
-    ngx_agent_ctx_t      *ctx;
-    ngx_http_request_t   *r;
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
 
-    r = rctx->data;
+    r = ctx->http;
     c = r->connection;
-    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
-
-    n = 0;
-
-    /* all are judged: the one that may be dialled can be the last */
-
-    if (rctx->state == 0 && rctx->naddrs > NGX_AGENT_ADDRS_MAX) {
-
-        a = ngx_pcalloc(r->pool, rctx->naddrs * sizeof(address_t));
-
-        if (a) {
-            ctx->addresses = a;
-
-        } else {
-            rctx->naddrs = NGX_AGENT_ADDRS_MAX;
-        }
-    }
-
-    for (i = 0; rctx->state == 0 && i < rctx->naddrs; i++) {
-
-        sa = rctx->addrs[i].sockaddr;
-        a = &ctx->addresses[n];
-
-        if (sa->sa_family == AF_INET6) {
-            sin6 = (struct sockaddr_in6 *) sa;
-            a->v6 = true;
-            ngx_memcpy(a->bytes, &sin6->sin6_addr, 16);
-            n++;
-
-        } else if (sa->sa_family == AF_INET) {
-            sin = (struct sockaddr_in *) sa;
-            a->v6 = false;
-            ngx_memcpy(a->bytes, &sin->sin_addr, 4);
-            n++;
-        }
-    }
-
-    ctx->why = rctx->state ? ngx_resolver_strerror(rctx->state) : NULL;
-
-    at_once = !rctx->async;
-
-    ngx_resolve_name_done(rctx);
-
-    ctx->resolving = NULL;
-    ctx->addresses_count = n;
-    ctx->waiting = 0;
-
-    if (at_once) {
-        return;
-    }
 
     r->read_event_handler = ngx_http_block_reading;
 
@@ -493,179 +366,18 @@ ngx_agent_resolved(ngx_resolver_ctx_t *rctx)
 }
 
 
-static void
-ngx_agent_resolve_cancel(void *data)
-{
-    ngx_agent_ctx_t *ctx = data;
-
-    if (ctx->resolving) {
-        ngx_resolve_name_done(ctx->resolving);
-        ctx->resolving = NULL;
-    }
-}
-
-
-/*
- * Every address is judged; those that pass, in their order, are the only
- * ones that can be dialled.
- */
-
 static ngx_int_t
-ngx_agent_guard(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
-    address_t *addresses, ngx_uint_t n)
+ngx_agent_judge_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    u_char        text[64];
-    ngx_uint_t    i, good;
-    const char   *why, *first;
+    ngx_agent_reason_e  reason;
 
-    first = NULL;
-    good = 0;
+    reason = ngx_agent_guard(ctx);
 
-    if (n == 0) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE, ctx->why);
-    }
-
-    /* the audit line names what would be, or was not, dialled */
-
-    ctx->address.len = address_text(&addresses[0], (char *) text);
-
-    for (i = 0; i < n; i++) {
-
-        if (address_judge(&addresses[i], ctx->rule->ranges,
-                          ctx->rule->ranges_count, ctx->rule->port != 0,
-                          &why)
-            != ADDRESS_ALLOWED)
-        {
-            first = first ? first : why;
-            continue;
-        }
-
-        if (ngx_agent_is_own(&addresses[i], ctx->port)) {
-            first = first ? first : "the broker itself";
-            continue;
-        }
-
-        if (good == 0) {
-            ctx->address.len = address_text(&addresses[i], (char *) text);
-        }
-
-        ctx->addresses[good++] = addresses[i];
-    }
-
-    ctx->address.data = ngx_pnalloc(r->pool, ctx->address.len);
-    if (ctx->address.data == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    ngx_memcpy(ctx->address.data, text, ctx->address.len);
-
-    ctx->addresses_count = good;
-
-    if (good == 0) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_ADDRESS, first);
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
     return ngx_agent_allow(r, ctx);
-}
-
-
-/* Would this be a connection to one of our own listeners? */
-
-static ngx_uint_t
-ngx_agent_is_own(address_t *a, in_port_t port)
-{
-    size_t                len;
-    u_char               *bytes, *own;
-    ngx_uint_t            i;
-    ngx_listening_t      *ls;
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
-
-    static const u_char  any[16];
-    static const u_char  mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-    own = a->bytes;
-    len = a->v6 ? 16 : 4;
-
-    if (a->v6 && ngx_memcmp(own, mapped, sizeof(mapped)) == 0) {
-        own += sizeof(mapped);              /* is dialled as IPv4 */
-        len = 4;
-    }
-
-    ls = ngx_cycle->listening.elts;
-
-    for (i = 0; i < ngx_cycle->listening.nelts; i++) {
-
-        if (ls[i].sockaddr->sa_family == AF_INET) {
-            sin = (struct sockaddr_in *) ls[i].sockaddr;
-            bytes = (u_char *) &sin->sin_addr;
-
-        } else if (ls[i].sockaddr->sa_family == AF_INET6) {
-            sin6 = (struct sockaddr_in6 *) ls[i].sockaddr;
-            bytes = (u_char *) &sin6->sin6_addr;
-
-        } else {
-            continue;
-        }
-
-        if (ngx_inet_get_port(ls[i].sockaddr) != port) {
-            continue;
-        }
-
-        if (ngx_memcmp(bytes, any, ls[i].sockaddr->sa_family == AF_INET
-                                   ? 4 : 16)
-            == 0)
-        {
-            /* a wildcard: it answers on every address of this host */
-
-            if (ngx_agent_is_local(own, len)) {
-                return 1;
-            }
-
-        } else if ((ls[i].sockaddr->sa_family == AF_INET ? 4 : 16) == len
-                   && ngx_memcmp(bytes, own, len) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/* Only an address of this host can be bound; no packet is sent for it. */
-
-static ngx_uint_t
-ngx_agent_is_local(u_char *bytes, size_t len)
-{
-    ngx_socket_t     s;
-    ngx_uint_t       local;
-    ngx_sockaddr_t   sa;
-
-    ngx_memzero(&sa, sizeof(ngx_sockaddr_t));
-
-    if (len == 4) {
-        sa.sockaddr_in.sin_family = AF_INET;
-        ngx_memcpy(&sa.sockaddr_in.sin_addr, bytes, 4);
-
-    } else {
-        sa.sockaddr_in6.sin6_family = AF_INET6;
-        ngx_memcpy(&sa.sockaddr_in6.sin6_addr, bytes, 16);
-    }
-
-    s = socket(sa.sockaddr.sa_family, SOCK_DGRAM|SOCK_CLOEXEC, 0);
-
-    if (s == (ngx_socket_t) -1) {
-        return 1;                           /* not known: not dialled */
-    }
-
-    local = bind(s, &sa.sockaddr, len == 4 ? sizeof(struct sockaddr_in)
-                                           : sizeof(struct sockaddr_in6))
-            == 0 || ngx_socket_errno != EADDRNOTAVAIL;
-
-    (void) ngx_close_socket(s);
-
-    return local;
 }
 
 

@@ -1,0 +1,322 @@
+/*
+ * Where an allowed name leads.  It is resolved here, once, and every address
+ * is judged: those that pass are the only ones that can be dialled, so a
+ * second answer cannot change the verdict.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
+static ngx_uint_t ngx_agent_is_own(address_t *a, in_port_t port);
+static ngx_uint_t ngx_agent_is_local(u_char *bytes, size_t len);
+
+
+ngx_int_t
+ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
+{
+    size_t                     n;
+    authority_t               *a;
+    ngx_resolver_t            *resolver;
+    ngx_resolver_ctx_t        *rctx, temp;
+    ngx_agent_main_conf_t     *amcf;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    a = &ctx->target.authority;
+
+    ctx->addresses = ngx_pcalloc(ctx->pool,
+                                 NGX_AGENT_ADDRS_MAX * sizeof(address_t));
+    if (ctx->addresses == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (a->kind != AUTHORITY_NAME) {
+        ctx->addresses[0].v6 = (a->kind == AUTHORITY_IPV6);
+        ngx_memcpy(ctx->addresses[0].bytes, a->address, 16);
+        ctx->addresses_count = 1;
+
+        return NGX_OK;
+    }
+
+    amcf = core->ctx->main_conf[ngx_agent_broker_module.ctx_index];
+
+    n = amcf->hosts ? system_hosts_find(amcf->hosts, a->host, ctx->addresses,
+                                        NGX_AGENT_ADDRS_MAX)
+                    : 0;
+    if (n) {
+        ctx->addresses_count = ngx_min(n, NGX_AGENT_ADDRS_MAX);
+
+        return NGX_OK;
+    }
+
+    clcf = core->ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+    resolver = clcf->resolver;
+
+    if (resolver == NULL || resolver->connections.nelts == 0) {
+        resolver = amcf->resolver;
+    }
+
+    if (resolver == NULL) {
+        ctx->why = "no resolver is configured";
+        return NGX_DECLINED;
+    }
+
+    temp.name.data = (u_char *) a->host;
+    temp.name.len = a->host_len;
+
+    rctx = ngx_resolve_start(resolver, &temp);
+
+    if (rctx == NULL || rctx == NGX_NO_RESOLVER) {
+        return NGX_DECLINED;
+    }
+
+    rctx->name = temp.name;
+    rctx->handler = ngx_agent_resolve_answer;
+    rctx->data = ctx;
+    rctx->timeout = clcf->resolver_timeout;
+
+    ctx->resolving = rctx;
+    ctx->waiting = 1;
+
+    if (ngx_resolve_name(rctx) != NGX_OK) {
+        ctx->resolving = NULL;
+        ctx->waiting = 0;
+        return NGX_DECLINED;
+    }
+
+    /* a cached answer came at once */
+
+    return ctx->waiting ? NGX_AGAIN : NGX_OK;
+}
+
+
+static void
+ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
+{
+    ngx_uint_t            i, n, at_once;
+    address_t            *a;
+    struct sockaddr      *sa;
+    ngx_agent_ctx_t      *ctx;
+    struct sockaddr_in   *sin;
+    struct sockaddr_in6  *sin6;
+
+    ctx = rctx->data;
+    n = 0;
+
+    /* all are judged: the one that may be dialled can be the last */
+
+    if (rctx->state == 0 && rctx->naddrs > NGX_AGENT_ADDRS_MAX) {
+
+        a = ngx_pcalloc(ctx->pool, rctx->naddrs * sizeof(address_t));
+
+        if (a) {
+            ctx->addresses = a;
+
+        } else {
+            rctx->naddrs = NGX_AGENT_ADDRS_MAX;
+        }
+    }
+
+    for (i = 0; rctx->state == 0 && i < rctx->naddrs; i++) {
+
+        sa = rctx->addrs[i].sockaddr;
+        a = &ctx->addresses[n];
+
+        if (sa->sa_family == AF_INET6) {
+            sin6 = (struct sockaddr_in6 *) sa;
+            a->v6 = true;
+            ngx_memcpy(a->bytes, &sin6->sin6_addr, 16);
+            n++;
+
+        } else if (sa->sa_family == AF_INET) {
+            sin = (struct sockaddr_in *) sa;
+            a->v6 = false;
+            ngx_memcpy(a->bytes, &sin->sin_addr, 4);
+            n++;
+        }
+    }
+
+    ctx->why = rctx->state ? ngx_resolver_strerror(rctx->state) : NULL;
+
+    at_once = !rctx->async;
+
+    ngx_resolve_name_done(rctx);
+
+    ctx->resolving = NULL;
+    ctx->addresses_count = n;
+    ctx->waiting = 0;
+
+    if (!at_once) {
+        ctx->resolved(ctx);
+    }
+}
+
+
+void
+ngx_agent_resolve_cancel(void *data)
+{
+    ngx_agent_ctx_t *ctx = data;
+
+    if (ctx->resolving) {
+        ngx_resolve_name_done(ctx->resolving);
+        ctx->resolving = NULL;
+    }
+}
+
+
+ngx_agent_reason_e
+ngx_agent_guard(ngx_agent_ctx_t *ctx)
+{
+    u_char       *text;
+    ngx_uint_t    i, good;
+    address_t    *addresses;
+    const char   *why, *first;
+
+    addresses = ctx->addresses;
+    first = NULL;
+    good = 0;
+
+    if (ctx->addresses_count == 0) {
+        return NGX_AGENT_REASON_RESOLVE;
+    }
+
+    text = ngx_pnalloc(ctx->pool, NGX_SOCKADDR_STRLEN);
+    if (text == NULL) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
+
+    /* the audit line names what would be, or was not, dialled */
+
+    ctx->address.data = text;
+    ctx->address.len = address_text(&addresses[0], (char *) text);
+
+    for (i = 0; i < ctx->addresses_count; i++) {
+
+        if (address_judge(&addresses[i], ctx->rule->ranges,
+                          ctx->rule->ranges_count, ctx->rule->port != 0,
+                          &why)
+            != ADDRESS_ALLOWED)
+        {
+            first = first ? first : why;
+            continue;
+        }
+
+        if (ngx_agent_is_own(&addresses[i], ctx->port)) {
+            first = first ? first : "the broker itself";
+            continue;
+        }
+
+        if (good == 0) {
+            ctx->address.len = address_text(&addresses[i], (char *) text);
+        }
+
+        addresses[good++] = addresses[i];
+    }
+
+    ctx->addresses_count = good;
+    ctx->why = good ? NULL : first;
+
+    return good ? NGX_AGENT_REASON_RULE : NGX_AGENT_REASON_ADDRESS;
+}
+
+
+/* Would this be a connection to one of our own listeners? */
+
+static ngx_uint_t
+ngx_agent_is_own(address_t *a, in_port_t port)
+{
+    size_t                len;
+    u_char               *bytes, *own;
+    ngx_uint_t            i;
+    ngx_listening_t      *ls;
+    struct sockaddr_in   *sin;
+    struct sockaddr_in6  *sin6;
+
+    static const u_char  any[16];
+    static const u_char  mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+    own = a->bytes;
+    len = a->v6 ? 16 : 4;
+
+    if (a->v6 && ngx_memcmp(own, mapped, sizeof(mapped)) == 0) {
+        own += sizeof(mapped);              /* is dialled as IPv4 */
+        len = 4;
+    }
+
+    ls = ngx_cycle->listening.elts;
+
+    for (i = 0; i < ngx_cycle->listening.nelts; i++) {
+
+        if (ls[i].sockaddr->sa_family == AF_INET) {
+            sin = (struct sockaddr_in *) ls[i].sockaddr;
+            bytes = (u_char *) &sin->sin_addr;
+
+        } else if (ls[i].sockaddr->sa_family == AF_INET6) {
+            sin6 = (struct sockaddr_in6 *) ls[i].sockaddr;
+            bytes = (u_char *) &sin6->sin6_addr;
+
+        } else {
+            continue;
+        }
+
+        if (ngx_inet_get_port(ls[i].sockaddr) != port) {
+            continue;
+        }
+
+        if (ngx_memcmp(bytes, any, ls[i].sockaddr->sa_family == AF_INET
+                                   ? 4 : 16)
+            == 0)
+        {
+            /* a wildcard: it answers on every address of this host */
+
+            if (ngx_agent_is_local(own, len)) {
+                return 1;
+            }
+
+        } else if ((ls[i].sockaddr->sa_family == AF_INET ? 4 : 16) == len
+                   && ngx_memcmp(bytes, own, len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* Only an address of this host can be bound; no packet is sent for it. */
+
+static ngx_uint_t
+ngx_agent_is_local(u_char *bytes, size_t len)
+{
+    ngx_socket_t     s;
+    ngx_uint_t       local;
+    ngx_sockaddr_t   sa;
+
+    ngx_memzero(&sa, sizeof(ngx_sockaddr_t));
+
+    if (len == 4) {
+        sa.sockaddr_in.sin_family = AF_INET;
+        ngx_memcpy(&sa.sockaddr_in.sin_addr, bytes, 4);
+
+    } else {
+        sa.sockaddr_in6.sin6_family = AF_INET6;
+        ngx_memcpy(&sa.sockaddr_in6.sin6_addr, bytes, 16);
+    }
+
+    s = socket(sa.sockaddr.sa_family, SOCK_DGRAM|SOCK_CLOEXEC, 0);
+
+    if (s == (ngx_socket_t) -1) {
+        return 1;                           /* not known: not dialled */
+    }
+
+    local = bind(s, &sa.sockaddr, len == 4 ? sizeof(struct sockaddr_in)
+                                           : sizeof(struct sockaddr_in6))
+            == 0 || ngx_socket_errno != EADDRNOTAVAIL;
+
+    (void) ngx_close_socket(s);
+
+    return local;
+}
