@@ -294,6 +294,18 @@ doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
         r->state = l->required ? LAYER_MISSING : LAYER_WARNING;
     }
 
+    /* for the box, whose launcher is this process and not the caller's */
+
+    for (j = 0; l->stage == STAGE_NONE && r->stage != STAGE_NONE && j < i;
+         j++)
+    {
+        if (results[j].state == LAYER_MISSING && results[j].stage == r->stage)
+        {
+            (void) strcpy(r->fix, results[j].fix);
+            break;
+        }
+    }
+
     doctor_advise(r);
 }
 

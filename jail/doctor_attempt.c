@@ -50,7 +50,7 @@ static const attempt_t  attempts[] = {
       try_host, try_own_loopback },
     { "subprocesses", "a process left behind", true, try_leave, try_fork },
 
-    { "connect_out", "a connection to another machine", false,
+    { "connect_out", "reaching another machine", false,
       try_other, try_own_loopback },
     { "raw_socket", "a raw socket", false, try_raw, try_socket },
     { "write_root", "writing into /", false, try_root, try_here },
