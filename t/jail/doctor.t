@@ -173,14 +173,40 @@ my ($l) = layer_of('broker', '--control', dir() . '/none.sock');
 is($l->{state}, 'missing', 'no broker where one is named: missing');
 is($l->{errno}, 'ENOENT', 'the errno');
 
+# A kernel that takes what it does not enforce: only who tries finds out
+
+my $deny = dir() . '/deny';
+system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $deny,
+       root_dir() . '/t/lib/deny.c', '-lseccomp') == 0 or die;
+
+for my $lie (['seccomp', 'prctl:0==22'],
+             ['landlock', 'landlock_restrict_self'],
+             ['read_only', 'mount_setattr'])
+{
+    my ($name, $call) = @$lie;
+    my $r = jail(['doctor', '--json'],
+                 program => [$deny, '--refuse', "$call=none", '--']);
+    my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} };
+
+    is($r->{status}, 1, "a $name that does not hold: status 1");
+    is($layer{$name}{state}, 'missing', 'it is missing');
+    next if $name ne 'seccomp';
+
+    my %attempt = map { $_->{name} => $_ } @{ $r->{json}{attempts} };
+    ok(!$attempt{$_}{refused}, "without a filter $_ goes through")
+        for qw(ptrace unshare keyctl);
+    is($layer{box}{state}, 'missing', 'and such a box is none');
+    like($layer{box}{detail}, qr/was not refused/, 'for what was not refused');
+
+    $r = jail(['doctor'],
+              program => [$deny, '--refuse', "$call=none", '--']);
+    like($r->{out}, qr/^DONE +tracing a process *$/m, 'as text');
+}
+
 # A program that the host starts for each crash is warned of
 
 SKIP: {
     skip 'only root can make such a host', 4 if $> != 0;
-
-    my $deny = dir() . '/deny';
-    system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $deny,
-           root_dir() . '/t/lib/deny.c', '-lseccomp') == 0 or die;
 
     my $ro = jail(['doctor', '--json'],
                   program => [$deny, '--read-only', '/tmp', '--']);

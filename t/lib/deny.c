@@ -12,7 +12,8 @@
  *   --userns-max N        in a user namespace that may have N more
  *   --no-write DIR        no file below DIR, an entry of /, may be written
  *   --refuse CALL=ERRNO   the call gives this error; CALL may be followed by
- *                         :ARG==VALUE or :ARG&MASK (all of its bits are set)
+ *                         :ARG==VALUE or :ARG&MASK (all of its bits are set);
+ *                         ERRNO "none": it does nothing and says it did
  *
  * The first four are root's.  They are done in this order, whatever the order
  * they are given in: what comes later would refuse what comes before.
@@ -301,9 +302,9 @@ deny_refuse(char *value)
     struct scmp_arg_cmp  cmp;
 
     name = strrchr(value, '=');
-    err = name ? deny_errno(name + 1) : 0;
+    err = name ? deny_errno(name + 1) : -1;
 
-    if (err == 0) {
+    if (err == -1) {
         errno = EINVAL;
         deny_failed(value);
     }
@@ -378,7 +379,7 @@ deny_errno(const char *name)
         }
     }
 
-    return 0;
+    return strcmp(name, "none") == 0 ? 0 : -1;
 }
 
 
