@@ -48,10 +48,14 @@ typedef struct {
  * Not here: RLIMIT_NPROC and RLIMIT_AS as limits.  The first counts all
  * processes of the id outside, the second breaks Node and Java; the cgroup
  * bounds both honestly.  A caller's own soft limits are not the task's.
+ *
+ * No core file is written at one byte as at none, but where core_pattern
+ * starts a program on the host, zero does not keep the kernel from it and one
+ * does.
  */
 
 static const box_rlimit_t  box_rlimits[] = {
-    { RLIMIT_CORE, "core", RLIMIT_SAME, 0 },
+    { RLIMIT_CORE, "core", RLIMIT_SAME, 1 },
     { RLIMIT_NICE, "nice", RLIMIT_SAME, 0 },
     { RLIMIT_RTPRIO, "rtprio", RLIMIT_SAME, 0 },
     { RLIMIT_CPU, "cpu", RLIMIT_FULL, 0 },

@@ -479,8 +479,9 @@ probe_broker(doctor_t *d, layer_result_t *r)
 
 
 /*
- * The kernel hands the memory of what crashes, a task of a box too, to this
- * program: as root, outside, with a limit of 0 on core files not asked.
+ * The kernel hands the memory of what crashes to this program, outside and
+ * as root.  A box's limit of one byte on core files keeps it from that, but a
+ * task may lower its limit to zero, which does not.
  */
 
 int
@@ -516,6 +517,6 @@ probe_core(doctor_t *d, layer_result_t *r)
                     "kernel.core_pattern=core (and a line in "
                     "/etc/sysctl.d), if no program needs it");
 
-    return doctor_missing(r, 0, "a crash in a box starts \"%.120s\" on the "
-                          "host, as root", pattern + 1);
+    return doctor_missing(r, 0, "a task can start \"%.120s\" on the host, as "
+                          "root, by a crash", pattern + 1);
 }
