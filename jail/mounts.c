@@ -104,8 +104,9 @@ mounts_build(setup_t *s)
 
     for (i = 0; i < sizeof(mount_plan) / sizeof(mount_plan[0]); i++) {
         if (mounts_do(s, &mount_plan[i]) != 0) {
-            return s->detail[0] ? -1 : setup_detail(s, "/%s",
-                                                    mount_plan[i].path);
+            return s->detail[0] ? -1
+                   : setup_detail(s, "/%s of the box cannot be made",
+                                  mount_plan[i].path);
         }
     }
 
@@ -149,7 +150,7 @@ mounts_files(setup_t *s)
         file = &s->spec->files[i];
 
         if (mount_copy(s, file) != 0) {
-            return setup_detail(s, "/%s", file->path);
+            return setup_detail(s, "/%s cannot be written", file->path);
         }
 
         (void) close(file->fd);
@@ -324,7 +325,7 @@ mounts_etc(setup_t *s, const mount_op_t *rows)
         (void) snprintf(path, sizeof(path), "etc/%s", de->d_name);
 
         if (mount_host(s, path, true) != 0) {
-            return setup_detail(s, "/%s", path);
+            return setup_detail(s, "/%s of the box cannot be made", path);
         }
     }
 
