@@ -1,6 +1,11 @@
 /* The table of bounds. */
 
+#include "../jail/limits.h"
 #include "bounds.h"
+
+
+#define MEGA  (1024ULL * 1024)
+#define TERA  (MEGA * MEGA)
 
 
 const bound_t  bound_table[BOUND_COUNT] = {
@@ -8,13 +13,16 @@ const bound_t  bound_table[BOUND_COUNT] = {
     /* directive, max, default, unit */
 
     [BOUND_CONNECTIONS] = { "connections", 65535, 64,
-                            "connections at once" },
-    [BOUND_REQUESTS] = { "requests", 1000000000, 10000, "requests" },
+                            "connections at once", false },
+    [BOUND_REQUESTS] = { "requests", 1000000000, 10000, "requests",
+                         false },
     [BOUND_HANDSHAKES] = { "handshakes", 100000, 200,
-                           "TLS handshakes a second" },
-    [BOUND_MINTS] = { "mints", 1000000, 256, "certificates" },
-    [BOUND_NAMES] = { "names", 1000000000, 10000, "names asked" },
-    [BOUND_REFUSALS] = { "refusals", 1000000000, 1000, "refusals" },
+                           "TLS handshakes a second", false },
+    [BOUND_MINTS] = { "mints", 1000000, 256, "certificates", false },
+    [BOUND_NAMES] = { "names", 1000000000, 10000, "names asked", false },
+    [BOUND_REFUSALS] = { "refusals", 1000000000, 1000, "refusals", false },
+    [BOUND_BYTES_UP] = { "bytes_up", TERA, 100 * MEGA, "bytes", true },
+    [BOUND_BYTES_DOWN] = { "bytes_down", TERA, 1024 * MEGA, "bytes", true },
 };
 
 
@@ -36,6 +44,19 @@ bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value)
     uint64_t  v;
 
     v = 0;
+
+    if (bound_table[id].bytes) {
+
+        if (limit_parse_bytes(text, n, &v) != 0 || v == 0
+            || v > bound_table[id].max)
+        {
+            return -1;
+        }
+
+        *value = v;
+
+        return 0;
+    }
 
     for (i = 0; i < n; i++) {
 

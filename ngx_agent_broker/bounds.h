@@ -6,6 +6,7 @@
 #ifndef BOUNDS_H
 #define BOUNDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ typedef enum {
     BOUND_NAMES,                /* asked of the dns doors, in all */
     BOUND_REFUSALS,             /* answered with their reason and recorded
                                    one by one, in all */
+    BOUND_BYTES_UP,             /* of requests and tunnels, in all */
+    BOUND_BYTES_DOWN,
     BOUND_COUNT
 } bound_id_t;
 
@@ -27,6 +30,7 @@ typedef struct {
     uint64_t     max;           /* from 1 */
     uint64_t     standard;      /* the default */
     const char  *unit;          /* for messages */
+    bool         bytes;         /* "100m" may be written */
 } bound_t;
 
 
@@ -35,7 +39,7 @@ extern const bound_t  bound_table[BOUND_COUNT];
 
 void bounds_default(uint64_t values[BOUND_COUNT]);
 
-/* A count in canonical decimal within its limits: 0, or -1. */
+/* A count in canonical decimal, or a size, within its limits: 0, or -1. */
 int bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value);
 
 

@@ -18,11 +18,14 @@ typedef struct {
 
 static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
+static ngx_uint_t ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf,
+    off_t size);
 static void ngx_agent_audit_close(void *data);
 
 
 static ngx_slab_pool_t *ngx_agent_audit_pool;
 static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
+static ngx_uint_t       ngx_agent_audit_torn;    /* found when opened */
 static uint64_t         ngx_agent_audit_sequence;
 static uint64_t         ngx_agent_audit_started;
 static ngx_pid_t        ngx_agent_audit_pid;
@@ -91,6 +94,8 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_ERROR;
     }
 
+    ngx_agent_audit_torn = ngx_agent_audit_ends_torn(amcf, st.st_size);
+
     cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);
     if (cln == NULL) {
         (void) close(fd);
@@ -103,6 +108,37 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     cln->data = (void *) (intptr_t) fd;
 
     return NGX_OK;
+}
+
+
+/*
+ * A writer that was killed, or a power cut, can leave half a line at the end:
+ * what comes next must not be glued to it.
+ */
+
+static ngx_uint_t
+ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf, off_t size)
+{
+    u_char    last;
+    ssize_t   n;
+    ngx_fd_t  fd;
+
+    if (size == 0) {
+        return 0;
+    }
+
+    fd = open((char *) amcf->audit_file.data,
+              O_RDONLY|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK);
+
+    if (fd == NGX_INVALID_FILE) {
+        return 1;                           /* an empty line harms nobody */
+    }
+
+    n = pread(fd, &last, 1, size - 1);
+
+    (void) close(fd);
+
+    return n != 1 || last != '\n';
 }
 
 
@@ -141,15 +177,19 @@ ngx_agent_audit_zone_add(ngx_conf_t *cf)
 static ngx_int_t
 ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_slab_pool_t  *pool;
+    ngx_slab_pool_t           *pool;
+    ngx_agent_audit_shared_t  *shared;
 
     pool = (ngx_slab_pool_t *) shm_zone->shm.addr;
 
     if (data == NULL) {
-        pool->data = ngx_slab_calloc(pool, sizeof(ngx_agent_audit_shared_t));
-        if (pool->data == NULL) {
+        shared = ngx_slab_calloc(pool, sizeof(ngx_agent_audit_shared_t));
+        if (shared == NULL) {
             return NGX_ERROR;
         }
+
+        shared->torn = ngx_agent_audit_torn;
+        pool->data = shared;
     }
 
     return NGX_OK;

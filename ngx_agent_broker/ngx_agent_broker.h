@@ -22,6 +22,7 @@
  *   ngx_agent_door.c           a box's listening sockets
  *   ngx_agent_accept.c         accepting on them
  *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
+ *   ngx_agent_tunnel.c         TLS that is passed through
  *   ngx_agent_dns.c            the boxes' name server
  *   ngx_agent_tls.c            TLS that ends at a door
  *   ngx_agent_decide.c         the verdict on a request
@@ -98,6 +99,8 @@ typedef enum {
     NGX_AGENT_REASON_REQUESTS,
     NGX_AGENT_REASON_MINTS,
     NGX_AGENT_REASON_REFUSALS,
+    NGX_AGENT_REASON_BYTES_UP,
+    NGX_AGENT_REASON_BYTES_DOWN,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -378,6 +381,7 @@ struct ngx_agent_ctx_s {
     ngx_str_t              address;         /* the last one, as text */
     ngx_str_t              peer;            /* "address:port", for logs */
 
+    void                  *owner;           /* the tunnel, without a request */
     ngx_http_request_t    *http;
     const char            *failure;         /* after the decision */
     uint64_t               vault;           /* revision of what was attached */
@@ -474,6 +478,10 @@ ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
  */
 ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
 
+/* The same for n of it at once: NGX_OK, or NGX_BUSY past the bound. */
+ngx_int_t ngx_agent_slot_charge(const u_char *id, bound_id_t bound,
+    uint64_t n);
+
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
 
@@ -531,6 +539,8 @@ uint64_t ngx_agent_audit_last(void);
 ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
 ngx_int_t ngx_agent_audit_connect(ngx_agent_ctx_t *ctx);
+void ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up,
+    uint64_t down);
 ngx_int_t ngx_agent_log(ngx_http_request_t *r);
 void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed);
@@ -615,6 +625,12 @@ void ngx_agent_control_stop(ngx_cycle_t *cycle);
 void ngx_agent_connect(ngx_connection_t *c);
 
 
+/* ngx_agent_tunnel.c */
+
+/* The CONNECT of this context was answered: its TLS is passed through. */
+void ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx);
+
+
 /* ngx_agent_dns.c */
 
 void ngx_agent_dns_udp(ngx_event_t *rev);
@@ -631,6 +647,9 @@ ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 
 
 /* ngx_agent_decide.c */
+
+/* Has the task requests and bytes left?  Counts one request. */
+ngx_agent_reason_e ngx_agent_decide_bounds(ngx_agent_task_t *task);
 
 /* May the task of this connection speak to this host and port at all? */
 ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_connection_t *ac,
@@ -683,6 +702,10 @@ ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 /* ngx_agent_upstream.c */
 
 ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+/* Makes one judged address the peer's, with its names for logs and audit. */
+ngx_int_t ngx_agent_peer_address(ngx_peer_connection_t *pc,
+    ngx_agent_ctx_t *ctx, address_t *a);
+
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 

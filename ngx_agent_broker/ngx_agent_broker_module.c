@@ -157,6 +157,8 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("mints", BOUND_MINTS),
     NGX_AGENT_BOUND("names", BOUND_NAMES),
     NGX_AGENT_BOUND("refusals", BOUND_REFUSALS),
+    NGX_AGENT_BOUND("bytes_up", BOUND_BYTES_UP),
+    NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
 
     /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
 
@@ -175,6 +177,7 @@ static ngx_command_t  ngx_agent_commands[] = {
                         ngx_agent_conf_bearer),
     NGX_AGENT_SWITCH("plaintext", plaintext),
     NGX_AGENT_SWITCH("websocket", websocket),
+    NGX_AGENT_SWITCH("tunnel", tunnel),
     NGX_AGENT_DIRECTIVE("hint", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
                         ngx_agent_conf_hint),
     NGX_AGENT_DIRECTIVE("trusted_certificate",

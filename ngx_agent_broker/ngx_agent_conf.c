@@ -25,11 +25,10 @@
 #define NGX_AGENT_SEEN_TRUSTED    (LIMIT_COUNT + 3)
 #define NGX_AGENT_SEEN_BOUNDS     (LIMIT_COUNT + 4)
 
-#define NGX_AGENT_SEEN_PLAINTEXT  0
 #define NGX_AGENT_SEEN_HINT       1
 #define NGX_AGENT_SEEN_CREDENTIAL 2
 #define NGX_AGENT_SEEN_CA         3
-#define NGX_AGENT_SEEN_WEBSOCKET  4
+#define NGX_AGENT_SEEN_SWITCHES   8     /* and a bit for each */
 
 
 static char *ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
@@ -95,6 +94,21 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     free(amcf->policy_pem);
     amcf->policy_pem = NULL;
+
+    for (i = 0; i < amcf->policy->rules_count; i++) {
+
+        if (amcf->policy->rules[i]->tunnel
+            && !(amcf->policy_seen
+                 & ((ngx_uint_t) 1 << (NGX_AGENT_SEEN_BOUNDS
+                                       + BOUND_BYTES_UP))))
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "host \"%s\" has \"tunnel on\": "
+                               "say how much may go up with \"bytes_up\"",
+                               amcf->policy->rules[i]->host);
+            return NGX_CONF_ERROR;
+        }
+    }
 
     if (amcf->policy->writable_count == 0
         && policy_add_writable(amcf->policy, NGX_AGENT_WORK_PATH,
@@ -611,8 +625,8 @@ ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (ngx_agent_seen(&amcf->rule_seen,
-                       cmd->offset == offsetof(policy_rule_t, plaintext)
-                       ? NGX_AGENT_SEEN_PLAINTEXT : NGX_AGENT_SEEN_WEBSOCKET))
+                       NGX_AGENT_SEEN_SWITCHES + cmd->offset
+                       - offsetof(policy_rule_t, plaintext)))
     {
         return "is duplicate";
     }

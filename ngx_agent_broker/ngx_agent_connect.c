@@ -6,8 +6,9 @@
  *                then the tunnel's first byte is looked at like a web door's
  *   web door     0x16 begins TLS, anything else is HTTP
  *
- * What is behind a CONNECT is never a tunnel: its TLS ends here, and its
- * requests are ordinary ones, judged one by one.  A byte that came before the
+ * What is behind a CONNECT is a tunnel only where a rule says so
+ * (ngx_agent_tunnel.c): else its TLS ends here, and its requests are ordinary
+ * ones, judged one by one.  A byte that came before the
  * CONNECT was answered could be taken for a request by one side and for
  * tunnel content by the other, so it is refused.
  *
@@ -297,6 +298,11 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
     }
 
     ac->named = ctx->target.authority;
+
+    if (ctx->rule->tunnel) {
+        ngx_agent_tunnel(ac, ctx);
+        return;
+    }
 
     c->read->ready = 0;
     ngx_agent_connect_wait(c);

@@ -123,6 +123,25 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 
 
 ngx_agent_reason_e
+ngx_agent_decide_bounds(ngx_agent_task_t *task)
+{
+    if (ngx_agent_slot_spend(task->id, BOUND_REQUESTS) != NGX_OK) {
+        return NGX_AGENT_REASON_REQUESTS;
+    }
+
+    if (ngx_agent_slot_charge(task->id, BOUND_BYTES_UP, 0) != NGX_OK) {
+        return NGX_AGENT_REASON_BYTES_UP;
+    }
+
+    if (ngx_agent_slot_charge(task->id, BOUND_BYTES_DOWN, 0) != NGX_OK) {
+        return NGX_AGENT_REASON_BYTES_DOWN;
+    }
+
+    return NGX_AGENT_REASON_RULE;
+}
+
+
+ngx_agent_reason_e
 ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
 {
     const policy_t         *policy;
@@ -277,6 +296,7 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ngx_int_t            rc;
     authority_t         *a;
+    ngx_agent_reason_e   reason;
     ngx_http_cleanup_t  *cln;
 
     a = &ctx->target.authority;
@@ -299,8 +319,10 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_METHOD, NULL);
     }
 
-    if (ngx_agent_slot_spend(ctx->task->id, BOUND_REQUESTS) != NGX_OK) {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_REQUESTS, NULL);
+    reason = ngx_agent_decide_bounds(ctx->task);
+
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return ngx_agent_refuse(r, ctx, reason, NULL);
     }
 
     /*

@@ -94,6 +94,36 @@ ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
 }
 
 
+void
+ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
+{
+    audit_line_t   line;
+
+    ngx_agent_audit_begin(&line, "egress_end", ctx->task->id,
+                          ctx->task->policy, ctx->policy_hash, ctx->uid);
+
+    audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
+                    sizeof(ctx->request));
+    audit_line_number(&line, "status", ctx->failure ? 0 : 200);
+    audit_line_text(&line, "host", ctx->target.authority.host,
+                    ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
+    audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
+                    64);
+
+    if (ctx->failure) {
+        audit_line_word(&line, "failure", ctx->failure);
+    }
+
+    audit_line_number(&line, "bytes_up", (int64_t) up);
+    audit_line_number(&line, "bytes_down", (int64_t) down);
+    audit_line_number(&line, "duration_ms",
+                      (int64_t) (ngx_current_msec - ctx->started));
+    audit_line_number(&line, "vault", 0);
+
+    (void) ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
 /*
  * The log phase runs for every request, also for one whose parsing failed:
  * each leaves a line.  A refusal has left its own already.
@@ -143,6 +173,13 @@ ngx_agent_log(ngx_http_request_t *r)
         if (r->upstream_states && r->upstream_states->nelts) {
             state = (ngx_http_upstream_state_t *) r->upstream_states->elts
                     + r->upstream_states->nelts - 1;
+        }
+
+        if (state) {
+            (void) ngx_agent_slot_charge(task->id, BOUND_BYTES_UP,
+                                         state->bytes_sent);
+            (void) ngx_agent_slot_charge(task->id, BOUND_BYTES_DOWN,
+                                         state->bytes_received);
         }
 
         audit_line_number(&line, "bytes_up",
@@ -303,6 +340,21 @@ ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
             if (*end == '@') {
                 at = end;
             }
+        }
+
+        if (at == NULL && p < end && *p != '[') {
+
+            /* what is no port may be a password that was cut before its "@" */
+
+            at = ngx_strlchr(p, end, ':');
+
+            if (at && at > p && at + 1 < end
+                && (at[1] < '0' || at[1] > '9'))
+            {
+                last = at;
+            }
+
+            at = NULL;
         }
 
         at = at ? at : p;

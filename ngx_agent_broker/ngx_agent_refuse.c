@@ -53,6 +53,12 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "this task has been refused too often: its requests are no longer "
         "looked at" },
 
+    [NGX_AGENT_REASON_BYTES_UP] = { "bytes_up", 429,
+        "this task has sent all the bytes its policy allows" },
+
+    [NGX_AGENT_REASON_BYTES_DOWN] = { "bytes_down", 429,
+        "this task has received all the bytes its policy allows" },
+
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
         "the host is allowed, but its name has no address now" },
 

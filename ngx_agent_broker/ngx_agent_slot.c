@@ -190,6 +190,32 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
 }
 
 
+ngx_int_t
+ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
+{
+    ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_BUSY;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+        slot->used[bound] += n;
+
+        if (slot->used[bound] < slot->bounds[bound]) {
+            rc = NGX_OK;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return rc;
+}
+
+
 /*
  * A leaky bucket that holds a second's worth: each handshake moves the time
  * of the next one on by its share of a second.

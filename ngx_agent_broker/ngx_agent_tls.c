@@ -10,6 +10,7 @@
 
 
 #include "ngx_agent_broker.h"
+#include "hello.h"
 
 #include <openssl/pem.h>
 #include <openssl/sha.h>
@@ -385,15 +386,12 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 }
 
 
-/*
- * The server_name extension of a client hello, RFC 6066 section 3: a list
- * with exactly one host name.  NULL, or why it is refused.
- */
+/* The name in the client hello: NULL, or why it is refused. */
 
 static const char *
 ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
 {
-    size_t                n, len;
+    size_t                n;
     const unsigned char  *p;
 
     ngx_memzero(name, sizeof(authority_t));
@@ -403,20 +401,8 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
         return NULL;
     }
 
-    if (n < 5 || (size_t) ((p[0] << 8) | p[1]) != n - 2 || p[2] != 0) {
-        return "the SNI extension is malformed";
-    }
-
-    len = (size_t) ((p[3] << 8) | p[4]);
-
-    if (len != n - 5) {
-        return "the SNI extension does not hold one name";
-    }
-
-    if (authority_parse_host(p + 5, len, name) != AUTHORITY_OK
-        || name->kind != AUTHORITY_NAME)
-    {
-        return "the name in SNI is malformed";
+    if (hello_server_name(p, n, name) != HELLO_OK) {
+        return "the SNI extension does not hold one valid name";
     }
 
     *given = 1;

@@ -245,10 +245,6 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    address_t            *a;
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
-
     ctx->failure = NULL;                    /* that was the one before it */
 
     /* should a kept connection have ended meanwhile, a new one is made */
@@ -266,7 +262,19 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    a = &ctx->addresses[ctx->next++];
+    pc->cached = 0;
+    pc->connection = NULL;
+
+    return ngx_agent_peer_address(pc, ctx, &ctx->addresses[ctx->next++]);
+}
+
+
+ngx_int_t
+ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+    address_t *a)
+{
+    struct sockaddr_in   *sin;
+    struct sockaddr_in6  *sin6;
 
     ngx_memzero(&ctx->sockaddr, sizeof(ngx_sockaddr_t));
 
@@ -286,8 +294,6 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     }
 
     pc->sockaddr = &ctx->sockaddr.sockaddr;
-    pc->cached = 0;
-    pc->connection = NULL;
 
     return ngx_agent_peer_names(pc, ctx);
 }
@@ -300,7 +306,7 @@ ngx_agent_peer_names(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
     u_char  *p;
 
-    p = ngx_pnalloc(ctx->http->pool, 2 * NGX_SOCKADDR_STRLEN);
+    p = ngx_pnalloc(ctx->pool, 2 * NGX_SOCKADDR_STRLEN);
     if (p == NULL) {
         return NGX_ERROR;
     }

@@ -44,6 +44,7 @@ typedef struct {
     size_t              methods_count;
     bool                plaintext;     /* the upstream speaks cleartext */
     bool                websocket;     /* an upgrade to it is passed on */
+    bool                tunnel;        /* TLS by CONNECT is not ended here */
     credential_kind_t   credential_kind;
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */

@@ -45,6 +45,13 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
     } else if (rule->credential && rule->wildcard) {
         why = "is a wildcard, and a credential needs an exact host";
 
+    } else if (rule->tunnel && rule->wildcard) {
+        why = "has \"tunnel\", which needs an exact host";
+
+    } else if (rule->tunnel && (rule->credential || rule->plaintext)) {
+        why = "has \"tunnel\": no credential can be attached to what is not "
+              "seen, and cleartext needs none";
+
     } else if (rule->plaintext && rule->port == 0) {
         why = "has \"plaintext\", which needs an exact port";
     }

@@ -484,6 +484,14 @@ read_rule(reader_t *r, policy_t *policy)
     rule->websocket = reader_skip(r, "true");
 
     if ((!rule->websocket && reader_expect(r, "false") != 0)
+        || reader_expect(r, ",\"tunnel\":") != 0)
+    {
+        return -1;
+    }
+
+    rule->tunnel = reader_skip(r, "true");
+
+    if ((!rule->tunnel && reader_expect(r, "false") != 0)
         || read_credential(r, rule) != 0
         || reader_expect(r, ",\"private\":[") != 0)
     {

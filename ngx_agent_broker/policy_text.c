@@ -293,6 +293,8 @@ dump_rule(text_t *t, const policy_rule_t *rule)
     put(t, rule->plaintext ? "true" : "false");
     put(t, ",\"websocket\":");
     put(t, rule->websocket ? "true" : "false");
+    put(t, ",\"tunnel\":");
+    put(t, rule->tunnel ? "true" : "false");
     put(t, ",\"credential\":");
 
     if (rule->credential) {
