@@ -162,13 +162,17 @@ int
 box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault)
 {
-    int       sync[2], lifeline[2], out[2], err[2];
+    int       sync[2], lifeline[2], in[2], out[2], err[2];
     unsigned  i;
+
+    in[0] = -1;
+    in[1] = -1;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) != 0
         || socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, lifeline) != 0
         || pipe2(out, O_CLOEXEC) != 0
-        || pipe2(err, O_CLOEXEC) != 0)
+        || pipe2(err, O_CLOEXEC) != 0
+        || (spec->has_stdin && pipe2(in, O_CLOEXEC) != 0))
     {
         return fault_set(fault, STAGE_NAMESPACES, errno,
                          "the box's descriptors cannot be made");
@@ -176,11 +180,12 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
 
     *box = (box_t) {
         .pid = -1, .pidfd = -1, .sync = sync[0], .lifeline = lifeline[0],
-        .out = out[0], .err = err[0]
+        .in = in[1], .out = out[0], .err = err[0]
     };
 
     spec->sync = sync[1];
     spec->lifeline = lifeline[1];
+    spec->in = in[0];
     spec->out = out[1];
     spec->err = err[1];
 
@@ -188,16 +193,22 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
 
     if (spec->is_root
         && (fchown(out[1], spec->outer_uid, spec->outer_gid) != 0
-            || fchown(err[1], spec->outer_uid, spec->outer_gid) != 0))
+            || fchown(err[1], spec->outer_uid, spec->outer_gid) != 0
+            || (spec->has_stdin
+                && fchown(in[0], spec->outer_uid, spec->outer_gid) != 0)))
     {
         return fault_set(fault, STAGE_NAMESPACES, errno,
                          "the output pipes cannot be given to the box");
     }
 
-    /* only reading ends: a task must not make its launcher wait */
+    /* only our own ends: a task must not make its launcher wait */
 
     (void) fcntl(out[0], F_SETFL, O_NONBLOCK);
     (void) fcntl(err[0], F_SETFL, O_NONBLOCK);
+
+    if (spec->has_stdin) {
+        (void) fcntl(in[1], F_SETFL, O_NONBLOCK);
+    }
 
     box->pid = box_clone(spec, &box->pidfd);
 
@@ -216,6 +227,10 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
     (void) close(lifeline[1]);
     (void) close(out[1]);
     (void) close(err[1]);
+
+    if (spec->has_stdin) {
+        (void) close(in[0]);
+    }
 
     for (i = 0; i < spec->nfiles; i++) {
         (void) close(spec->files[i].fd);
@@ -459,8 +474,8 @@ box_kill(box_t *box)
 void
 box_close(box_t *box)
 {
-    int       *fds[] = { &box->pidfd, &box->sync, &box->lifeline, &box->out,
-                         &box->err };
+    int       *fds[] = { &box->pidfd, &box->sync, &box->lifeline, &box->in,
+                         &box->out, &box->err };
     unsigned   i;
 
     for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {

@@ -59,9 +59,12 @@ typedef struct {
     gid_t            outer_gid;
     bool             is_root;
 
+    bool             has_stdin;
+
     /* descriptors of the child */
     int              sync;              /* SOCK_SEQPACKET to the launcher */
     int              lifeline;          /* ends with the launcher */
+    int              in;                /* -1: /dev/null */
     int              out;
     int              err;
     int              attach[CGROUP_ATTACH_MAX];
@@ -147,6 +150,7 @@ typedef struct {
     int    pidfd;
     int    sync;
     int    lifeline;
+    int    in;                          /* -1: none */
     int    out;
     int    err;
 } box_t;

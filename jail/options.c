@@ -45,6 +45,12 @@ static int option_external_id(options_t *options, const char *value,
 static int option_label(options_t *options, const char *value,
     fault_t *fault);
 
+static int option_stdin(options_t *options, const char *value,
+    fault_t *fault);
+static int option_raw(options_t *options, const char *value, fault_t *fault);
+static int option_keep(options_t *options, const char *value,
+    fault_t *fault);
+
 static int option_read(options_t *options, bool policy, int argc,
     char **argv, int *i, uint64_t *seen, fault_t *fault);
 static int option_limit(options_t *options, const char *name, size_t n,
@@ -83,6 +89,13 @@ static const option_t  option_table[] = {
       "an id of the caller's for the audit log" },
     { "label", "TEXT", option_label, false, false,
       "a text of the caller's for the audit log" },
+    { "stdin", NULL, option_stdin, false, false,
+      "pass the standard input to COMMAND" },
+    { "raw", NULL, option_raw, false, false,
+      "pass the output through; no object, but COMMAND's status" },
+    { "output-keep", "PART", option_keep, false, false,
+      "of a stream that is cut keep its \"ends\", \"head\" or\n"
+      "                         \"tail\" (ends)" },
 
     { NULL, NULL, NULL, false, false, NULL }
 };
@@ -128,6 +141,18 @@ options_parse(options_t *options, int argc, char **argv, fault_t *fault)
         return fault_set(fault, STAGE_USAGE, 0,
                          "--offline excludes --%s",
                          options->control ? "control" : "policy");
+    }
+
+    if (options->has_stdin && options->code
+        && strcmp(options->code, "-") == 0)
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--code - and --stdin both read the standard input");
+    }
+
+    if (options->raw && options->keep != OUTPUT_ENDS) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--raw cuts no output: it excludes --output-keep");
     }
 
     if (options->policy == NULL) {
@@ -494,6 +519,52 @@ option_label(options_t *options, const char *value, fault_t *fault)
 
 
 static int
+option_stdin(options_t *options, const char *value, fault_t *fault)
+{
+    (void) value;
+    (void) fault;
+
+    options->has_stdin = true;
+
+    return 0;
+}
+
+
+static int
+option_raw(options_t *options, const char *value, fault_t *fault)
+{
+    (void) value;
+    (void) fault;
+
+    options->raw = true;
+
+    return 0;
+}
+
+
+static int
+option_keep(options_t *options, const char *value, fault_t *fault)
+{
+    unsigned  i;
+
+    static const char *const  parts[] = {
+        [OUTPUT_ENDS] = "ends", [OUTPUT_HEAD] = "head",
+        [OUTPUT_TAIL] = "tail"
+    };
+
+    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (strcmp(parts[i], value) == 0) {
+            options->keep = (output_keep_t) i;
+            return 0;
+        }
+    }
+
+    return fault_set(fault, STAGE_USAGE, 0,
+                     "--output-keep must be ends, head or tail");
+}
+
+
+static int
 option_text(const char *name, const char *value, fault_t *fault)
 {
     if (strlen(value) > OPTIONS_LABEL_MAX || !utf8_is_printable(value)) {
@@ -565,5 +636,8 @@ options_help(FILE *out)
         "\n"
         "Status: 0 a result was printed, whatever the command did; 125 the "
         "box could not\n"
-        "be set up (\"reason\":\"setup\"); 2 wrong usage.\n", out);
+        "be set up (\"reason\":\"setup\"); 2 wrong usage.  With --raw: the "
+        "command's; 128 and\n"
+        "a signal's number; 124 out of time; 137 out of memory; 126 or 127 "
+        "not executed.\n", out);
 }

@@ -12,6 +12,7 @@
 
 #include "fault.h"
 #include "limits.h"
+#include "output.h"
 
 
 #define OPTIONS_CONTROL    "/run/agent-broker/control.sock"
@@ -47,6 +48,9 @@ typedef struct {
     unsigned      nenv;
     const char   *external_id;          /* or NULL */
     const char   *label;                /* or NULL */
+    bool          has_stdin;
+    bool          raw;
+    output_keep_t keep;
     uint64_t      limits[LIMIT_COUNT];
     bool          limit_set[LIMIT_COUNT];
     char        **command;              /* at least one, NULL-terminated */

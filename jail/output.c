@@ -42,6 +42,18 @@ output_init(output_t *out, size_t cap)
 
 
 void
+output_keep(output_t *out, output_keep_t keep)
+{
+    out->keep = keep;
+
+    if (keep != OUTPUT_ENDS) {
+        out->head_max = keep == OUTPUT_HEAD ? out->cap : 0;
+        out->tail_max = out->cap - out->head_max;
+    }
+}
+
+
+void
 output_add(output_t *out, const char *data, size_t n)
 {
     size_t  i, ascii;
@@ -104,8 +116,9 @@ output_text(output_t *out, size_t *len, bool *cut)
         output_drop(&out->tail, out->tail.chars - out->tail_max);
     }
 
-    if (out->chars > out->cap || out->failed) {
-        *cut = true;
+    *cut |= (out->chars > out->cap);
+
+    if (*cut && out->keep == OUTPUT_ENDS) {
 
         /* the marker's length depends on the number in it, by a digit */
 
@@ -217,7 +230,7 @@ output_run(output_t *out, const char *data, size_t n)
         n -= m;
     }
 
-    if (n == 0 || out->failed) {
+    if (n == 0 || out->failed || out->tail_max == 0) {
         return;
     }
 
@@ -255,6 +268,10 @@ output_char(output_t *out, const char *bytes, size_t n)
      * The tail takes twice what it has to keep before the older half is
      * dropped, so each byte is moved once on the average.
      */
+
+    if (out->tail_max == 0) {
+        return;
+    }
 
     if (out->tail.chars >= 2 * out->tail_max) {
         output_drop(&out->tail, out->tail.chars - out->tail_max);

@@ -21,7 +21,17 @@ typedef struct {
 } output_text_t;
 
 
+/* Of a stream that is cut. */
+
+typedef enum {
+    OUTPUT_ENDS = 0,            /* the first 40 % and the last 60 % */
+    OUTPUT_HEAD,
+    OUTPUT_TAIL
+} output_keep_t;
+
+
 typedef struct {
+    output_keep_t  keep;
     size_t         cap;         /* characters, the marker included */
     size_t         head_max;    /* characters */
     size_t         tail_max;
@@ -34,8 +44,11 @@ typedef struct {
 } output_t;
 
 
-/* Keeps the first 40 % and the last 60 % of cap characters. */
+/* Keeps the ends, with a marker between them, in cap characters. */
 void output_init(output_t *out, size_t cap);
+
+/* Before anything is added: keeps only one end, without a marker. */
+void output_keep(output_t *out, output_keep_t keep);
 
 void output_add(output_t *out, const char *data, size_t n);
 

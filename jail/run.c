@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "beneath.h"
@@ -22,6 +23,7 @@
 #include "env.h"
 #include "host.h"
 #include "landlock.h"
+#include "raw.h"
 #include "readable.h"
 #include "result.h"
 #include "run.h"
@@ -30,6 +32,7 @@
 #include "workspace.h"
 
 
+#define RUN_TICK       100000           /* us */
 #define RUN_SWEEP_MAX  64               /* directories looked at in a start */
 
 
@@ -46,6 +49,9 @@ typedef struct {
     variables_t     variables;
     collect_t       collect;
     workspace_t     workspace;
+    stream_t        in;
+    stream_t        out;
+    stream_t        err;
 } run_t;
 
 
@@ -65,6 +71,8 @@ static int run_cgroup(run_t *r);
 static int run_program(run_t *r);
 static int run_signals(run_t *r);
 static int run_box(run_t *r);
+static void run_streams(run_t *r);
+static void run_tick(int sig);
 static void run_take(run_t *r);
 static void run_take_back(run_t *r);
 static void run_close(run_t *r);
@@ -89,7 +97,8 @@ run(options_t *options, char *scrub, size_t scrub_len)
     r.spec.scrub = scrub;
     r.spec.scrub_len = scrub_len;
     r.spec.files = r.files;
-    r.box = (box_t) { -1, -1, -1, -1, -1, -1 };
+    r.box = (box_t) { -1, -1, -1, -1, -1, -1, -1 };
+    r.spec.has_stdin = options->has_stdin;
     r.collect.dir = -1;
     r.workspace.dir = -1;
     r.workspace.before.content = -1;
@@ -122,7 +131,13 @@ run(options_t *options, char *scrub, size_t scrub_len)
     } else {
         result_judge(&r.result, &r.supervise.verdict);
         run_close(&r);
-        status = run_print(&r);
+        if (options->raw) {
+            raw_tell(&r.result);
+            status = raw_status(&r.result, r.supervise.canceled);
+
+        } else {
+            status = run_print(&r);
+        }
     }
 
     result_free(&r.result);
@@ -422,6 +437,8 @@ run_limits(run_t *r)
 
     output_init(&r->result.out, r->result.limits[LIMIT_OUTPUT]);
     output_init(&r->result.err, r->result.limits[LIMIT_OUTPUT]);
+    output_keep(&r->result.out, r->options->keep);
+    output_keep(&r->result.err, r->options->keep);
 
     return 0;
 }
@@ -536,6 +553,7 @@ run_box(run_t *r)
     }
 
     if (r->box.pid > 0) {
+        run_streams(r);
 
         if (rc != 0) {
             supervise_kill(s, REASON_SETUP);
@@ -546,6 +564,10 @@ run_box(run_t *r)
         }
 
         supervise_run(s);
+
+        if (s->in || s->out) {
+            (void) setitimer(ITIMER_REAL, &(struct itimerval) { 0 }, NULL);
+        }
     }
 
     /* what the child said of its end explains what we saw of it */
@@ -558,6 +580,53 @@ run_box(run_t *r)
     }
 
     return r->result.fault.stage == STAGE_NONE ? 0 : -1;
+}
+
+
+/*
+ * The timer interrupts a read or a write of the caller's descriptors that
+ * waits after all, because another process uses them as well.
+ */
+
+static void
+run_streams(run_t *r)
+{
+    supervise_t       *s;
+    struct sigaction   sa;
+    struct itimerval   timer;
+
+    s = &r->supervise;
+
+    if (r->options->has_stdin) {
+        s->in = &r->in;
+        stream_init(s->in, STDIN_FILENO, r->box.in);
+    }
+
+    if (r->options->raw) {
+        s->out = &r->out;
+        s->err = &r->err;
+        stream_init(s->out, r->box.out, STDOUT_FILENO);
+        stream_init(s->err, r->box.err, STDERR_FILENO);
+    }
+
+    if (s->in == NULL && s->out == NULL) {
+        return;
+    }
+
+    (void) memset(&sa, 0, sizeof(sa));
+    sa.sa_handler = run_tick;
+    (void) sigaction(SIGALRM, &sa, NULL);
+
+    timer.it_interval = (struct timeval) { 0, RUN_TICK };
+    timer.it_value = timer.it_interval;
+    (void) setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+
+static void
+run_tick(int sig)
+{
+    (void) sig;
 }
 
 

@@ -145,6 +145,10 @@ setup_run(const box_spec_t *spec)
     (void) close(spec->out);
     (void) close(spec->err);
 
+    if (spec->has_stdin) {
+        (void) close(spec->in);
+    }
+
     reaper_run(spec->lifeline, s.children, pid);
 }
 
@@ -194,6 +198,10 @@ setup_descriptors(setup_t *s)
     keep[n++] = spec->lifeline;
     keep[n++] = spec->out;
     keep[n++] = spec->err;
+
+    if (spec->has_stdin) {
+        keep[n++] = spec->in;
+    }
 
     for (i = 0; i < spec->nattach; i++) {
         keep[n++] = spec->attach[i];
@@ -439,7 +447,7 @@ setup_main(setup_t *s)
     null = fd == -1 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
     if (null == -1
-        || dup2(null, STDIN_FILENO) == -1
+        || dup2(s->spec->has_stdin ? s->spec->in : null, STDIN_FILENO) == -1
         || dup2(s->spec->out, STDOUT_FILENO) == -1
         || dup2(s->spec->err, STDERR_FILENO) == -1
         || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)

@@ -6,7 +6,8 @@
  *   killed    from our SIGKILL until the pidfd says that the box is gone:
  *             that of pid 1 becomes readable when its whole pid namespace is
  *             reaped, so nothing of the box is left
- *   drain     the output pipes, which nobody of the box holds any more
+ *   drain     the output pipes, which nobody of the box holds any more; and,
+ *             when they are passed through, for as long as the caller reads
  *
  * Nothing in the loop waits for one thing only, and nothing that the box
  * does can keep it from the others.
@@ -29,6 +30,7 @@
 #define SUPERVISE_SETUP_WAIT  30000     /* ms */
 #define SUPERVISE_KILL_WAIT   30000
 #define SUPERVISE_DRAIN_WAIT  1000
+#define SUPERVISE_RAW_WAIT    30000     /* for a caller that does not read */
 #define SUPERVISE_TICK        100
 #define SUPERVISE_READS       16        /* of a pipe, before others get on */
 #define SUPERVISE_DISK_SLACK  4         /* pages: a full disk has few left */
@@ -41,7 +43,8 @@ enum {
     FD_OUT,
     FD_ERR,
     FD_SIGNALS,
-    FD_BROKER,
+    FD_STREAMS,                 /* two for each of in, out, err */
+    FD_BROKER = FD_STREAMS + 6,
     FD_COUNT = FD_BROKER + BROKER_POLLFDS
 };
 
@@ -53,6 +56,11 @@ static void supervise_act(supervise_t *s, const report_t *report,
     const int *fds, unsigned nfds);
 static void supervise_lifeline(supervise_t *s, int64_t now);
 static void supervise_output(supervise_t *s, int *fd, output_t *out);
+static void supervise_streams(supervise_t *s, const struct pollfd *fds,
+    int64_t now);
+static void supervise_stream(supervise_t *s, stream_t *stream, int *fd,
+    const struct pollfd *fds, output_t *out, int64_t now);
+static bool supervise_is_drained(const supervise_t *s);
 static void supervise_signals(supervise_t *s);
 static void supervise_broker(supervise_t *s, int64_t now);
 static void supervise_clock(supervise_t *s, int64_t now);
@@ -81,18 +89,33 @@ supervise_run(supervise_t *s)
         s->deadline = now + SUPERVISE_KILL_WAIT;
     }
 
-    while (!s->is_dead || box->out != -1 || box->err != -1) {
+    while (!s->is_dead || !supervise_is_drained(s)) {
 
         (void) memset(fds, 0, sizeof(fds));
         fds[FD_PIDFD].fd = s->is_dead ? -1 : box->pidfd;
         fds[FD_SYNC].fd = box->sync;
         fds[FD_LIFELINE].fd = box->lifeline;
-        fds[FD_OUT].fd = box->out;
-        fds[FD_ERR].fd = box->err;
+        fds[FD_OUT].fd = s->out ? -1 : box->out;
+        fds[FD_ERR].fd = s->err ? -1 : box->err;
         fds[FD_SIGNALS].fd = s->signals;
 
-        for (n = 0; n < FD_BROKER; n++) {
+        for (n = 0; n < FD_STREAMS; n++) {
             fds[n].events = POLLIN;
+        }
+
+        for (n = FD_STREAMS; n < FD_BROKER; n++) {
+            fds[n].fd = -1;
+        }
+
+        /* the caller's input is not touched before there is who reads it */
+
+        if (s->in && s->started && !s->is_dead) {
+            stream_poll(s->in, fds + FD_STREAMS);
+        }
+
+        if (s->out) {
+            stream_poll(s->out, fds + FD_STREAMS + 2);
+            stream_poll(s->err, fds + FD_STREAMS + 4);
         }
 
         /* a box that is being killed needs no lease, until it is closed */
@@ -125,6 +148,8 @@ supervise_run(supervise_t *s)
         if (fds[FD_ERR].revents) {
             supervise_output(s, &box->err, &s->result->err);
         }
+
+        supervise_streams(s, fds + FD_STREAMS, now);
 
         if (fds[FD_SIGNALS].revents) {
             supervise_signals(s);
@@ -352,14 +377,88 @@ supervise_output(supervise_t *s, int *fd, output_t *out)
 
 
 static void
+supervise_streams(supervise_t *s, const struct pollfd *fds, int64_t now)
+{
+    if (s->in && s->box->in != -1) {
+        (void) stream_step(s->in, fds);
+
+        if (stream_is_done(s->in) || s->is_dead) {
+            (void) close(s->box->in);
+            s->box->in = -1;
+            stream_drop(s->in);
+        }
+    }
+
+    if (s->out) {
+        supervise_stream(s, s->out, &s->box->out, fds + 2, &s->result->out,
+                         now);
+        supervise_stream(s, s->err, &s->box->err, fds + 4, &s->result->err,
+                         now);
+    }
+}
+
+
+/*
+ * When the caller does not take the output any more, the pipe is closed: the
+ * task gets SIGPIPE, as it would without a launcher in between.
+ */
+
+static void
+supervise_stream(supervise_t *s, stream_t *stream, int *fd,
+    const struct pollfd *fds, output_t *out, int64_t now)
+{
+    size_t    start;
+    uint64_t  n;
+
+    start = stream->start;
+    n = stream_step(stream, fds);
+    out->bytes += n;
+
+    if (s->is_dead && (n > 0 || stream->start != start)) {
+        s->deadline = now + SUPERVISE_RAW_WAIT;
+    }
+
+    if (*fd != -1 && (stream->from == -1 || stream->to == -1)) {
+        (void) close(*fd);
+        *fd = -1;
+        stream->from = -1;
+    }
+
+    if (s->result->out.bytes + s->result->err.bytes
+        > s->result->limits[LIMIT_OUTPUT_BYTES] && !s->is_dead)
+    {
+        supervise_kill(s, REASON_OUTPUT);
+    }
+}
+
+
+static bool
+supervise_is_drained(const supervise_t *s)
+{
+    if (s->out) {
+        return stream_is_done(s->out) && stream_is_done(s->err);
+    }
+
+    return s->box->out == -1 && s->box->err == -1;
+}
+
+
+static void
 supervise_signals(supervise_t *s)
 {
     struct signalfd_siginfo  si;
 
-    if (read(s->signals, &si, sizeof(si)) == (ssize_t) sizeof(si)
-        && !s->is_dead)
-    {
+    if (read(s->signals, &si, sizeof(si)) != (ssize_t) sizeof(si)) {
+        return;
+    }
+
+    if (!s->is_dead) {
+        s->canceled = (int) si.ssi_signo;
         supervise_kill(s, REASON_CANCELED);
+
+    } else if (s->out) {
+        stream_drop(s->out);
+        stream_drop(s->err);
     }
 }
 
@@ -409,6 +508,11 @@ supervise_clock(supervise_t *s, int64_t now)
     if (s->is_dead) {
 
         /* somebody outside the box holds a pipe: what it holds is enough */
+
+        if (s->out) {
+            stream_drop(s->out);
+            stream_drop(s->err);
+        }
 
         if (s->box->out != -1) {
             (void) close(s->box->out);
@@ -596,7 +700,7 @@ supervise_dead(supervise_t *s, int64_t now)
 
     s->is_reaped = (si.si_pid != 0);
     s->is_dead = true;
-    s->deadline = now + SUPERVISE_DRAIN_WAIT;
+    s->deadline = now + (s->out ? SUPERVISE_RAW_WAIT : SUPERVISE_DRAIN_WAIT);
 
     if (s->finished == 0) {
         s->finished = now;

@@ -10,6 +10,7 @@
 #include "broker.h"
 #include "cgroup.h"
 #include "result.h"
+#include "stream.h"
 
 
 typedef struct {
@@ -18,10 +19,14 @@ typedef struct {
     cgroup_t         *cgroup;
     result_t         *result;           /* limits set, outputs ready */
     int               signals;          /* a signalfd */
+    stream_t         *in;               /* the caller's input, or NULL */
+    stream_t         *out;              /* passed through; both or none */
+    stream_t         *err;
 
     /* what follows is the loop's own, and its outcome */
     verdict_t         verdict;
     cgroup_usage_t    usage;
+    int               canceled;         /* by this signal */
     bool              is_told;          /* SYNC_GO was sent */
     bool              is_executing;     /* what follows is execve */
     bool              is_killed;
