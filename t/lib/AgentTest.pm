@@ -418,7 +418,8 @@ sub helper ($self, $script, @args) {
 # The upstream: { port } and ->events, ->requests.
 #   names => [...] for its certificate, cert => {cert,key},
 #   sni => { name => {cert,key} }, plain => 1, no_keepalive => 1, bind => addr,
-#   port => n, tls_max => '1.2'
+#   port => n, tls_max => '1.2', watch => file, watch_for => text (both: each
+#   accept event has `watched`, how often the text was in the file then)
 sub upstream ($self, %opt) {
     my $log = "$self->{dir}/upstream" . ++$self->{upstreams} . '.log';
     my @args = ('--log', $log);
@@ -435,7 +436,7 @@ sub upstream ($self, %opt) {
     }
 
     push @args, '--no-keepalive' if $opt{no_keepalive};
-    for my $name (qw(bind port tls_max)) {
+    for my $name (qw(bind port tls_max watch watch_for)) {
         push @args, '--' . ($name =~ tr/_/-/r), $opt{$name}
             if defined $opt{$name};
     }

@@ -10,7 +10,8 @@ Prints its port on stdout, and ends when its stdin closes, so that it cannot
 outlive the test that started it.
 
 Log, one JSON object a line:
-  {"event":"accept","conn":1}
+  {"event":"accept","conn":1}       with --watch FILE --watch-for TEXT also
+                                     "watched": how often TEXT is in FILE
   {"event":"handshake","conn":1,"ok":true,"sni":"api.internal","version":".."}
   {"event":"request","conn":1,"tls":true,"sni":..,"method":..,"target":..,
    "headers":[[name,value]..],"head":base64,"body":base64,"body_bytes":n}
@@ -261,7 +262,11 @@ class Connection:
 
 
 def handle(raw, conn, args, log, context, names):
-    log.write(event="accept", conn=conn)
+    watched = {}
+    if args.watch:
+        with open(args.watch, "rb") as f:
+            watched["watched"] = f.read().count(args.watch_for.encode())
+    log.write(event="accept", conn=conn, **watched)
     sock = raw
     sni = None
 
@@ -332,6 +337,9 @@ def main():
     parser.add_argument("--tls-max", default="1.3")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--no-keepalive", action="store_true")
+    parser.add_argument("--watch", metavar="FILE",
+                        help="count --watch-for in it at each accept")
+    parser.add_argument("--watch-for", metavar="TEXT")
     parser.add_argument("--timeout", type=float, default=60)
     args = parser.parse_args()
 

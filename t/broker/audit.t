@@ -1,0 +1,464 @@
+#!/usr/bin/perl
+
+# The record: a decision is in the file before anything is dialled, one event
+# is one whole line whatever a client sends, and what cannot be recorded does
+# not happen.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use JSON::PP ();
+use MIME::Base64 ();
+use POSIX ();
+use Test::More;
+
+my $token = 'sk_audit_0123456789abcdef_marker';
+
+my $t   = AgentTest->new;
+my $dns = $t->dns({ '*.internal' => { A => ['127.0.0.1'] } });
+
+# made first, for the upstream to watch
+my $prefix = $t->nginx_prefix(prefix => "$t->{dir}/watched");
+my $file = $t->write("$prefix/logs/agent-audit.log",
+                     '{"torn":"a line that a crash cut', 0600);
+
+my $up = $t->upstream(names => ['api.internal'], no_keepalive => 1,
+                      watch => $file, watch_for => '"event":"egress",');
+my $port = $up->port;
+my $A = "api.internal:$port";
+
+my $vault = $t->write('vault', "api = $token\n", 0600);
+my $ca = $t->ca->{cert};
+
+sub http_block ($audit) {
+    return <<"END";
+    resolver 127.0.0.1:$dns->{port} ipv6=off;
+    resolver_timeout 3s;
+    agent_vault $vault;
+    agent_audit $audit;
+    client_header_timeout 700ms;
+    agent_policy analysis {
+        requests 1000000;
+        refusals 1000000;
+        host $A { methods GET POST; bearer api; private 127.0.0.0/8;
+                  trusted_certificate $ca; }
+    }
+    agent_policy other { }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+}
+
+my $b = $t->broker(http => http_block('logs/agent-audit.log'),
+                   prefix => $prefix, env => { TZ => 'Asia/Kolkata' });
+my $l = $t->launcher;
+my $task = $l->open_task($b->control, 'analysis');
+ok($task->{ok}, 'a task is opened') or BAIL_OUT(explain $task);
+
+
+# The file
+
+my @stat = stat $file;
+is($stat[2] & 07777, 0640, 'the file has mode 0640, whatever it had');
+is($stat[4], $>, 'and is the master\'s');
+
+my @raw = split /(?<=\n)/, $t->read($file);
+is($raw[0], "{\"torn\":\"a line that a crash cut\n",
+   'half a line of an earlier life is ended');
+ok(JSON::PP::decode_json($raw[1]), 'and the first line stands by itself');
+
+# from here on the file is a whole one
+{
+    open my $f, '+<', $file or die;
+    my $rest = join '', @raw[1 .. $#raw];
+    truncate $f, 0;
+    syswrite $f, $rest;
+}
+
+
+# The decision is in the file before the upstream is dialled
+
+for (1 .. 20) {
+    is($l->get("http://$A/first")->{status}, 200, 'an allowed request');
+}
+my @accepts = $up->events('accept');
+is(scalar @accepts, 20, '20 are dialled');
+is_deeply([grep { $_->{watched} < $_->{conn} } @accepts], [],
+          'each found its decision in the file when it was accepted');
+AgentTest::wait_for('the ends', sub { $b->audit('egress_end') == 20 });
+is(scalar(grep { $_->{verdict} eq 'allowed' } $b->audit('egress')), 20,
+   'one decision each');
+my %pairs;
+$pairs{ $_->{request} }++ for $b->audit('egress'), $b->audit('egress_end');
+is_deeply([grep { $_ != 2 } values %pairs], [],
+          'and one end, tied by an id that no other has');
+
+
+# D-001, D-004: what a client writes stays inside its field
+
+my $forged = '{"@timestamp":"2026-01-01T00:00:00.000Z","schema":1,'
+           . '"event":"egress","verdict":"allowed"}';
+my $lines = () = $t->read($file) =~ /\n/g;
+my $n = 0;
+for my $path ("/%0a$forged", "/%0d%0a$forged", '/x","verdict":"allowed","y":"',
+              '/\\","verdict":"allowed"', '/%c2%85%e2%80%a8x', "/'\"\\\\\"",
+              "/$forged", '/%22%7d%0a') {
+    for my $host ($A, 'evil.example') {
+        for my $form ("http://$host$path", $path) {
+            my $r = $l->http("GET $form HTTP/1.1\r\nHost: $host\r\n"
+                . "User-Agent: $forged\r\nReferer: $forged\r\n"
+                . "Connection: close\r\n\r\n");
+            is($r->{status}, $host eq $A ? 200 : 403, "a path like a line")
+                or diag $r->{raw};
+            $n += $host eq $A ? 2 : 1;
+        }
+    }
+}
+for my $raw ("GET /\n$forged\nHost: x\r\n\r\n", "$forged\r\n\r\n",
+             "GET / HTTP/1.1\r\nHost: a\"$forged\r\n\r\n",
+             "CONNECT evil.example:443\n$forged HTTP/1.1\r\n\r\n",
+             "\n$forged\r\n\r\n", "GET /\e[2J\x9b HTTP/1.1\r\n\r\n") {
+    $l->http($raw);
+    $n++;
+}
+AgentTest::wait_for('the lines', sub {
+    ($t->read($file) =~ tr/\n//) - $lines >= $n
+});
+is(($t->read($file) =~ tr/\n//) - $lines, $n, 'one event, one line');
+is_deeply([$b->audit_errors], [], 'each of the schema\'s keys, and no other');
+my @doubled = grep { my %seen; grep { $seen{$_}++ } /"([a-z_@]+)":/g }
+              grep { !/"request_line"|"path":"[^"]*\\"/ }
+              split /\n/, $t->read($file);
+is_deeply(\@doubled, [], 'no key twice');
+my @order = map { join ' ', /"([a-z_@]+)":/g }
+            grep { /"event":"egress",/ && /"path":"\/first"/ }
+            split /\n/, $t->read($file);
+is_deeply([grep { $_ ne '@timestamp schema event writer seq task policy '
+                  . 'policy_hash uid verdict reason rule method scheme host '
+                  . 'port address path query_bytes credential vault request' }
+           @order], [], 'and always in one order');
+
+
+# D-005: long ones are cut, and say so
+
+for my $kib (1, 2, 4, 7, 8, 16, 32, 64) {
+    for my $host ($A, 'evil.example') {
+        my $path = '/' . 'p' x ($kib * 1024) . 'MARKER';
+        my $before = () = $b->audit;
+        my $r = $l->get("http://$host$path?q=" . 'q' x 10);
+        my $line;
+        AgentTest::wait_for("the line of $kib KiB", sub {
+            my @new = $b->audit;
+            ($line) = grep { $_->{event} =~ /^(egress|door_error)$/ }
+                      @new[$before .. $#new];
+            return $line;
+        });
+        ok($line->{cut}, "$kib KiB: the cut is marked");
+        is($r->{status}, $kib >= 8 ? 414 : $host eq $A ? 200 : 403,
+           "$kib KiB: the answer");
+        if ($kib >= 8) {
+            is($line->{reason}, 'uri_too_large', "$kib KiB: the reason");
+            like($line->{request_line}, qr{^GET http://\Q$host\E/p},
+                 "$kib KiB: with the host");
+        } else {
+            is($line->{host}, $host =~ s/:.*//r, "$kib KiB: with the host");
+            like($line->{path}, qr{^/p{900}}, "$kib KiB: and what fits");
+            is($line->{query_bytes}, 12, "$kib KiB: the query's length");
+        }
+        AgentTest::wait_for('its end', sub { (() = $b->audit) > $before + 1 })
+            if $r->{status} == 200;
+    }
+}
+my $long = join '.', ('a' x 60) x 4;
+$l->get("http://$long/");
+is($b->audit_wait('egress', host => $long)->{cut}, undef,
+   'a name of 243 bytes is whole');
+
+
+# D-007: no secrets of anybody
+
+for my $host ($A, 'evil.example') {
+    $l->get("http://$host/p?token=pa55query&sig=pa55sig", headers => [
+        'Authorization: Basic pa55header', 'Cookie: pa55cookie',
+        'X-Api-Key: pa55key']);
+    my $line = $b->audit_wait('egress', query_bytes => 27,
+                              host => $host =~ s/:.*//r);
+    is($line->{path}, '/p', 'the path is kept, the query only measured');
+}
+$l->http("GET http://user:pa55word\@evil.example/ HTTP/1.1\r\n\r\n");
+$l->http('CONNECT user:pa55word@evil.example:443 HTTP/1.1' . "\r\n\r\n");
+$l->http("GET http://user:" . 'pa55word' x 200 . "\@evil.example/ "
+         . "HTTP/1.1\r\n\r\n");
+$l->get('http://evil.example/after');
+$b->audit_wait('egress', path => '/after');
+unlike($t->read($file), qr/pa55|\Q$token/, 'no value of a client\'s secret');
+
+
+# D-009, D-010: whose line it is
+
+my $second = $t->launcher;
+my $task2 = $second->open_task($b->control, 'other');
+isnt($task2->{task_id}, $task->{task_id}, 'another task is another id');
+my %hash = ($task->{task_id} => $task->{policy_hash},
+            $task2->{task_id} => $task2->{policy_hash});
+for my $i (1 .. 10) {
+    my @ids = ("X-Request-Id: $task->{task_id}", "X-Trace-Id: $i",
+               "traceparent: 00-$task->{task_id}-0-01",
+               "X-Request-Id: a\tb", 'X-Request-Id: ' . 'x' x 4000,
+               "X-Task: $task->{task_id}");
+    $l->get("http://$A/mine/$i", headers => \@ids);
+    $second->get("http://$A/theirs/$i", headers => \@ids);
+}
+my @mine = grep { ($_->{path} // '') =~ m{^/mine/} } $b->audit('egress');
+my @theirs = grep { ($_->{path} // '') =~ m{^/theirs/} } $b->audit('egress');
+is("@{[ scalar @mine ]} @{[ scalar @theirs ]}", '10 10', 'two tasks at once');
+is_deeply([grep { $_->{task} ne $task->{task_id} } @mine], [], 'each line');
+is_deeply([grep { $_->{task} ne $task2->{task_id} } @theirs], [], 'its own');
+is_deeply([grep { $_->{policy_hash} ne $hash{ $_->{task} } } @mine, @theirs],
+          [], 'under its own policy');
+my %request;
+$request{ $_->{request} }++ for @mine, @theirs;
+is(scalar keys %request, 20, 'ids are the broker\'s');
+is_deeply([grep { !/^[0-9a-f]{16}$/ } keys %request], [], 'not the client\'s');
+$second->ask('task', { op => 'close', reason => 'ok', exit_code => 0,
+                       usage => {} });
+my $third = $t->launcher;
+my $task3 = $third->open_task($b->control, 'other');
+ok(!$hash{ $task3->{task_id} }, 'an id does not come again');
+
+
+# D-011: time
+
+is($l->get("http://$A/slow?ms=300")->{status}, 200, 'a slow answer');
+my ($end) = grep { $_->{duration_ms} >= 250 } $b->audit_wait('egress_end',
+    request => ($b->audit_wait('egress', path => '/slow'))->{request});
+ok($end && $end->{duration_ms} < 5000, 'how long it took')
+    or diag explain $end;
+my $now = POSIX::strftime('%Y-%m-%dT%H:%M', gmtime);
+my $then = POSIX::strftime('%Y-%m-%dT%H:%M', gmtime(time - 60));
+like($end->{'@timestamp'}, qr/^(?:\Q$now\E|\Q$then\E):\d\d\.\d{3}Z$/,
+     'times are UTC with milliseconds, whatever TZ says');
+my @times = map { $_->{'@timestamp'} } grep { $_->{writer} eq $end->{writer} }
+            $b->audit;
+is_deeply(\@times, [sort @times], 'and rise within a writer');
+
+
+# D-013: what never becomes a request
+
+sub early ($what, $do, $reason) {
+    my $before = () = $b->audit('door_error'), $b->audit('egress');
+    $do->();
+    AgentTest::wait_for("the line of $what", sub {
+        (() = $b->audit('door_error'), $b->audit('egress')) > $before
+    });
+    my ($line) = (grep { $_->{event} =~ /^(?:door_error|egress)$/ } $b->audit)[-1];
+    is($line->{task}, $task->{task_id}, "$what leaves a line with the task");
+    like($line->{reason}, $reason, "$what: and the reason");
+    return $line;
+}
+sub partial ($text, $wait = 0) {
+    return sub {
+        $l->do(open => { id => 'e', port => 8899 });
+        $l->do(write => { id => 'e', data => $text });
+        $l->do(read => { id => 'e', timeout => 10 }) if $wait;
+        $l->do(shut => { id => 'e' });
+    };
+}
+early('half a request line', partial("GET http://$A/ha"), qr/^malformed/);
+early('half a header', partial("GET http://$A/ HTTP/1.1\r\nHost: a"),
+      qr/^malformed/);
+early('half a CONNECT', partial("CONNECT $A"), qr/^malformed/);
+early('half of the word', partial("CONN"), qr/^malformed/);
+early('a line that does not go on', partial("GET http://$A/st", 1),
+      qr/^timeout/);
+early('headers that do not go on',
+      partial("GET http://$A/ HTTP/1.1\r\nHost: $A\r\n", 1), qr/^timeout/);
+early('a CONNECT that does not go on', partial("CONNECT $A", 1),
+      qr/^(?:timeout|malformed)/);
+early('noise', partial("\0\1\2\3\r\n\r\n", 1), qr/^malformed/);
+early('a TLS hello', partial("\x16\x03\x01\x00\xa5\x01\x00\x00\xa1" . 'x' x 161,
+                             1), qr/^malformed/);
+early('a client that is gone', sub {
+    $l->do(open => { id => 'e', port => 8899 });
+    $l->do(write => { id => 'e', data => "GET http://$A/slow?ms=2000 "
+        . "HTTP/1.1\r\nHost: $A\r\n\r\n" });
+    AgentTest::wait_for('it to arrive', sub {
+        grep { $_->{target} =~ /ms=2000/ } $up->requests
+    });
+    $l->do(shut => { id => 'e' });
+}, qr/^rule/);
+ok($b->audit_wait('egress_end', status => 499), 'and its end, as 499');
+
+my $quiet = () = $b->audit;
+for (1 .. 5) {
+    $l->do(open => { id => 'q', port => 8899 });
+    $l->do(shut => { id => 'q' });
+}
+$l->get('http://evil.example/quiet');
+$b->audit_wait('egress', path => '/quiet');
+is(scalar(() = $b->audit), $quiet + 1, 'a connection without a byte leaves none');
+
+
+# D-020: only a regular file
+
+for my $case (
+    ['a symbolic link', sub ($p) { symlink "$p.to", $p }],
+    ['a link to a file that is there', sub ($p) { symlink $file, $p }],
+    ['a FIFO', sub ($p) { POSIX::mkfifo($p, 0600) }],
+    ['a directory', sub ($p) { mkdir $p }],
+    ['a device', sub ($p) { symlink '/dev/null', $p }],
+) {
+    my ($what, $make) = @$case;
+    state $i = 0;
+    my $path = "$t->{dir}/odd" . $i++;
+    $make->($path);
+    my ($fits, $said) = $t->nginx_t(http => http_block($path));
+    ok(!$fits, "$what is refused by nginx -t") or diag $said;
+    like($said, qr/agent_audit/, 'which says why');
+    ok(!eval { $t->broker(http => http_block($path)) }, 'and by the start');
+    ok(!-e "$path.to", 'nothing is made behind it');
+}
+ok(!eval { $t->broker(http => http_block("$t->{dir}/none/x.log")) },
+   'a directory that is not there is refused');
+
+
+# D-024: a worker that is killed
+
+my ($before) = scalar(() = $b->audit('egress'));
+for my $i (1 .. 50) {
+    $l->get("http://$A/kill/$i");
+}
+my ($worker) = $b->workers;
+kill 'KILL', $worker;
+is(scalar(() = $b->audit('egress')), $before + 50,
+   '50 requests, and a killed worker: 50 decisions');
+AgentTest::wait_for('another worker', sub {
+    my @now = $b->workers;
+    return @now && $now[0] != $worker;
+});
+is_deeply([$b->audit_errors], [], 'all of it well formed');
+$b->stop;
+unlike($b->error_log =~ s/^.*exited on signal 9.*$//mr,
+       qr/\[(?:alert|emerg)\]/, 'and nothing is wrong')
+    or diag grep { /\[(?:alert|emerg)\]/ } split /^/m, $b->error_log;
+
+
+# D-006: many writers
+
+{
+    my $b = $t->broker(http => http_block('logs/agent-audit.log'),
+                       workers => 4);
+    my @boxes = map { $t->launcher } 1 .. 12;
+    for my $i (0 .. $#boxes) {
+        ok($boxes[$i]->open_task($b->control, 'analysis')->{ok}, "box $i");
+    }
+    my ($rounds, $answers) = (40, 0);
+    for my $round (1 .. $rounds) {
+        for my $box (@boxes) {                  # all at once
+            my $host = $round % 2 ? $A : 'evil.example';
+            my $data = "GET http://$host/" . 'x' x int(rand 1500)
+                . " HTTP/1.1\r\nHost: $host\r\nConnection: close\r\n\r\n";
+            syswrite $box->{in}, JSON::PP::encode_json({
+                do => 'exchange', port => 8899, timeout => 15,
+                data => MIME::Base64::encode_base64($data, '') }) . "\n";
+        }
+        for my $box (@boxes) {
+            my $answer = JSON::PP::decode_json(
+                scalar readline $box->{out});
+            $answers++ if MIME::Base64::decode_base64($answer->{data} // '')
+                          =~ m{^HTTP/1\.1 (?:200|403)};
+        }
+    }
+    my $all = @boxes * $rounds;
+    is($answers, $all, "$all requests of 12 boxes at 4 workers");
+    AgentTest::wait_for('their ends', sub {
+        $b->audit('egress_end') >= $all / 2
+    });
+    is(scalar(() = $b->audit('egress')), $all, 'as many decisions');
+    is(scalar(() = $b->audit('egress_end')), $all / 2, 'as many ends');
+    my %writer = map { $_->{writer} => 1 } $b->audit('egress');
+    cmp_ok(scalar keys %writer, '>', 1, 'by several writers');
+    is_deeply([$b->audit_errors], [], 'every line whole, every number there');
+    $b->stop;
+}
+
+
+# D-018: a full disk
+
+SKIP: {
+    skip 'needs root, to mount a small file system', 1
+        unless AgentTest::is_root();
+
+    my $small = "$t->{dir}/small";
+    mkdir $small;
+    my $nginx = $t->write('nginx-small', <<"END", 0755);
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=64k,mode=755 none $small &&
+    exec @{[ AgentTest::nginx_binary() ]} "\$@"' nginx "\$@"
+END
+    local $ENV{AGENT_TEST_NGINX} = $nginx;
+    my $b = $t->broker(http => http_block("$small/agent-audit.log"));
+    my $root = '/proc/' . $b->master . '/root';
+    my $log = "$root$small/agent-audit.log";
+    $b->{opt}{audit} = $log;
+    ok(-s $log && !-e "$small/agent-audit.log",
+       'the audit is in a small file system that only nginx sees');
+
+    my $l = $t->launcher;
+    ok($l->open_task($b->control, 'analysis')->{ok}, 'a task');
+    is($l->get("http://$A/room")->{status}, 200, 'is served while there is room');
+
+    my ($full, $wrote) = (0, 0);
+    for my $size (4096, 512, 1) {
+        open my $f, '>>', "$root$small/filler" or die "filler: $!";
+        $wrote += $size while syswrite $f, 'x' x $size;
+    }
+
+    my (%got, $r);
+    my $served = () = $up->requests;
+    my $i = 0;
+    do {
+        $r = $l->get("http://$A/fill/" . 'x' x 300);
+        $got{ $r->{status} }++;
+    } while ($r->{status} == 200 && ++$i < 200);
+    is($r->{status}, 503, 'until nothing can be recorded: 503');
+    is(JSON::PP::decode_json($r->{body})->{reason}, 'audit_unavailable', 'why');
+    is(scalar(() = $up->requests), $served + ($got{200} // 0),
+       'what was not recorded was not sent');
+
+    my $dials = $up->connections;
+    for (1 .. 10) {
+        is($l->get("http://$A/full")->{status}, 503, 'no room, no request');
+    }
+    is($up->connections, $dials, 'nothing is dialled');
+    is($l->get('http://evil.example/')->{status}, 403,
+       'what is refused is still refused');
+    is($l->http("GET / HTTP/1.1\r\n\r\n")->{status}, 400, 'noise, too');
+    like($b->error_log, qr/\[crit\].*audit line cannot be written/,
+         'the operator is told');
+
+    unlink "$root$small/filler" or die "filler: $!";
+    is($l->get("http://$A/again")->{status}, 200, 'with room it goes on');
+    is($b->audit_wait('egress', path => '/again')->{verdict}, 'allowed',
+       'recorded as before') if eval { $b->audit; 1 };
+
+    my @lines = split /\n/, $t->read($log);
+    my @torn = grep { !eval { JSON::PP::decode_json($_) } } @lines;
+    cmp_ok(scalar @torn, '<=', 3, 'at most a few lines are torn');
+    is_deeply([grep { (() = /"\@timestamp"/g) > 1 } @lines], [],
+              'and none is glued to another');
+    is(scalar(grep { /"event":"egress",.*"verdict":"allowed".*\}$/ } @lines),
+       2 + ($got{200} // 0), 'what was sent is on record');
+    my ($first) = $b->workers;
+    ok($first, 'the worker lives');
+    $b->stop;
+    unlike($b->error_log, qr/\[(?:alert|emerg)\]/, 'and nothing is wrong')
+        or diag $b->error_log;
+}
+
+unlike($b->error_log, qr/\Q$token/, 'the token is in no log');
+
+done_testing;
