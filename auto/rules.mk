@@ -280,6 +280,8 @@ install: all
 	install -m 644 $(wildcard conf/*.conf conf/*.example conf/*.json) \
 	    $(DATA)/conf
 	install -m 644 $(wildcard conf/policies/*.conf) $(DATA)/conf/policies
+	install -D -m 644 conf/apparmor/agent-jail \
+	    $(DATA)/conf/apparmor/agent-jail
 	install -m 644 README.md LICENSE $(DATA)
 	for f in $(wildcard scripts/setup-host); do \
 	    install -m 755 $$f $(DATA)/scripts; \
