@@ -28,6 +28,7 @@
 
 #define V1_TREE         "agent-jail"
 #define V1_CPU_PERIOD   100000ULL       /* us, the kernel's default */
+#define V1_CPU_SHARES   1024ULL         /* likewise */
 
 /* rmdir is refused for a moment after the last process is reaped */
 #define V1_RMDIR_TRIES  200             /* ms */
@@ -105,6 +106,7 @@ static int v1_sweep_all(void);
 
 static int v1_locate(int controller, char *path, size_t cap);
 static int v1_open_parent(int controller, uid_t uid, bool make);
+static int v1_make(int controller, const char *path);
 static int v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make,
     fault_t *fault);
 static int v1_gone(void *data, const char *name, int lock);
@@ -355,7 +357,7 @@ v1_open_parent(int controller, uid_t uid, bool make)
 
         *cut[i] = '\0';
 
-        if (mkdir(path, 0755) != 0 && errno != EEXIST) {
+        if (v1_make(controller, path) != 0 && errno != EEXIST) {
             return -1;
         }
 
@@ -363,6 +365,41 @@ v1_open_parent(int controller, uid_t uid, bool make)
     }
 
     return open(path, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+}
+
+
+/*
+ * All boxes together have the share of this directory, which the kernel
+ * divides among the processors: to weigh on each as much as one process of
+ * the host there, it needs as many times the usual share.
+ */
+
+static int
+v1_make(int controller, const char *path)
+{
+    int   fd;
+    char  text[24];
+    long  n;
+
+    if (mkdir(path, 0755) != 0) {
+        return -1;
+    }
+
+    n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (controller != V1_CPU || n <= 1) {
+        return 0;
+    }
+
+    fd = open(path, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (fd != -1) {
+        (void) sprintf(text, "%llu", V1_CPU_SHARES * (unsigned) n);
+        (void) cgroup_file_write(fd, "cpu.shares", text);
+        (void) close(fd);
+    }
+
+    return 0;
 }
 
 

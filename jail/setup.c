@@ -63,12 +63,6 @@ static const setup_step_t  setup_steps[] = {
     /* then what the launcher knows and holds, before anything is built */
     { STAGE_DESCRIPTORS, setup_descriptors },
 
-    /* before memory is used and processes are made, so that they count */
-    { STAGE_CGROUP_ATTACH, setup_cgroup },
-
-    /* after the attach: its root shall be the box's own group */
-    { STAGE_CGROUP_NAMESPACE, setup_cgroup_namespace },
-
     /* all this while the launcher writes the maps of ids */
     { STAGE_NET_LO, doors_loopback },
     { STAGE_NET_ROUTE, routes_local },
@@ -81,6 +75,18 @@ static const setup_step_t  setup_steps[] = {
     { STAGE_PROPAGATION, mounts_private },
     { STAGE_ROOT, mounts_root },
     { STAGE_MOUNT, mounts_build },
+
+    /*
+     * Before memory is used for the task and processes are made, so that
+     * they count.  What has been built so far is the same for every box and
+     * no larger for any; built by a member of the group it would wait behind
+     * the other boxes for the processor.
+     */
+    { STAGE_CGROUP_ATTACH, setup_cgroup },
+
+    /* after the attach: its root shall be the box's own group */
+    { STAGE_CGROUP_NAMESPACE, setup_cgroup_namespace },
+
     { STAGE_WORKSPACE, workspace_unpack },
     { STAGE_FILES, mounts_files },
     { STAGE_PIVOT, mounts_pivot },
@@ -365,10 +371,14 @@ setup_privileges(setup_t *s)
     struct __user_cap_data_struct   none[2];
     struct __user_cap_header_struct header;
 
-    for (cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0) {
-            return setup_detail(s, "capability %d cannot be dropped", cap);
-        }
+    for (cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++) {
+        /* void */
+    }
+
+    /* the end is the first that the kernel does not know */
+
+    if (errno != EINVAL || cap == 0) {
+        return setup_detail(s, "capability %d cannot be dropped", cap);
     }
 
     header = (struct __user_cap_header_struct) {

@@ -89,6 +89,10 @@ supervise_run(supervise_t *s)
         s->deadline = now + SUPERVISE_KILL_WAIT;
     }
 
+    /* a box without doors is told to start before it asks */
+
+    supervise_broker(s, now);
+
     while (!s->is_dead || !supervise_is_drained(s)) {
 
         (void) memset(fds, 0, sizeof(fds));
