@@ -26,6 +26,7 @@
 
 #define TRUST_BUNDLE_MAX  (4 << 20)
 #define TRUST_CERTS       "etc/ssl/certs"
+#define TRUST_TRIES       10000
 
 
 /* the system's authorities in one file, as distributions name it */
@@ -207,7 +208,7 @@ trust_layer(setup_t *s)
     struct stat  st;
 
     if (mkdirat(s->root, TRUST_LAYER, 0755) != 0
-        || trust_link(s, "../agent/ca-bundle.crt", "ca-certificates.crt")
+        || trust_link(s, "/" TRUST_BUNDLE, "ca-certificates.crt")
            != 0)
     {
         return -1;
@@ -221,7 +222,7 @@ trust_layer(setup_t *s)
 
         if (lstat(link, &st) != 0) {
 
-            if (trust_link(s, "../agent/ca.crt",
+            if (trust_link(s, "/" TRUST_OWN,
                            link + sizeof("/" TRUST_CERTS)) != 0)
             {
                 return -1;
@@ -236,7 +237,7 @@ trust_layer(setup_t *s)
     }
 
     return mkdirat(s->root, TRUST_LAYER "/java", 0755) != 0
-           || trust_link(s, "../../agent/cacerts", "java/cacerts") != 0
+           || trust_link(s, "/" TRUST_JAVA, "java/cacerts") != 0
            ? -1 : 0;
 }
 
@@ -257,7 +258,7 @@ trust_link(setup_t *s, const char *target, const char *name)
 static int
 trust_over(setup_t *s, const char *source, const char *path)
 {
-    int              fd, tree;
+    int              fd, tree, tries;
     struct stat      theirs, ours;
     struct open_how  how;
 
@@ -266,7 +267,13 @@ trust_over(setup_t *s, const char *source, const char *path)
         .resolve = RESOLVE_IN_ROOT|RESOLVE_NO_MAGICLINKS
     };
 
-    fd = (int) syscall(SYS_openat2, s->root, path, &how, sizeof(how));
+    tries = TRUST_TRIES;
+
+    /* EAGAIN: somebody mounted or renamed something while ".." was followed */
+
+    do {
+        fd = (int) syscall(SYS_openat2, s->root, path, &how, sizeof(how));
+    } while (fd == -1 && errno == EAGAIN && --tries);
 
     if (fd == -1) {
         return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
