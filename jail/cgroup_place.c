@@ -16,8 +16,10 @@
  * launcher first of all, is moved into DELEGATED/launcher before controllers
  * are switched on.
  *
- * A unit that is not marked as delegated is systemd's, even where its
- * directory is the user's: all of those that a user's manager makes are.
+ * A unit that is not delegated is systemd's, even where its directory is the
+ * user's, as all of those that a user's manager makes are.  The manager says
+ * which are by marks, extended attributes, unless it is an old one (of users:
+ * 252 is); then what is not delegated most often lacks a controller.
  */
 
 #include <errno.h>
@@ -37,6 +39,9 @@
 
 
 #define PLACE_LEAF    "launcher"
+#define PLACE_SCOPE   "systemd-run --user --scope -p Delegate=yes -- jail run "\
+                      "... (for a service: Delegate=cpu memory pids in its " \
+                      "unit)"
 #define PLACE_ROUNDS  100               /* of moving what forks meanwhile */
 
 
@@ -61,6 +66,7 @@ static int place_outside(const char *own, fault_t *fault);
 static int place_enable(const char *path, bool may_move, fault_t *fault);
 static bool place_missing(const char *list, char *names, size_t cap);
 static int place_lacks(const char *path, const char *names, fault_t *fault);
+static bool place_manager_has_all(const char *path, unsigned uid);
 static int place_move(int dir);
 
 
@@ -342,7 +348,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
 
         } else if (place_is_unit(path)) {
 
-            /* before systemd 251 there are no marks that a user can read */
+            /* a manager that marks units, and did not mark this one */
 
             nearest = place_has_mark(path, "user.invocation_id") ? 0 : n;
             break;
@@ -469,9 +475,7 @@ place_outside(const char *own, fault_t *fault)
                   "boxes)", uid, (int) getppid(), (int) getppid());
 
     } else if (access(path, F_OK) == 0) {
-        fault_fix(fault, "systemd-run --user --scope -p Delegate=yes -- jail "
-                  "run ... (for a service: Delegate=cpu memory pids in its "
-                  "unit)");
+        fault_fix(fault, PLACE_SCOPE);
 
     } else {
         fault_fix(fault, "as root: systemd-run --uid=%u -p Delegate=yes "
@@ -588,6 +592,9 @@ place_lacks(const char *path, const char *names, fault_t *fault)
                   "command line); in a container, as root on the host: give "
                   "it the controllers");
 
+    } else if (place_manager_has_all(path, uid)) {
+        fault_fix(fault, PLACE_SCOPE);
+
     } else if (strstr(path, "/user@")) {
         fault_fix(fault, "as root: scripts/setup-host %u && systemctl "
                   "restart user@%u.service (this ends the user's sessions)",
@@ -602,6 +609,35 @@ place_lacks(const char *path, const char *names, fault_t *fault)
     }
 
     return -1;
+}
+
+
+/* Whether the user's manager, in whose tree the path is, could give all. */
+
+static bool
+place_manager_has_all(const char *path, unsigned uid)
+{
+    int          dir, rc;
+    char         name[64], list[CGROUP_FILE_MAX], names[64];
+    char         manager[PLACE_PATH_MAX];
+    const char  *p;
+
+    (void) sprintf(name, "/user@%u.service/", uid);
+    p = strstr(path, name);
+
+    if (p == NULL) {
+        return false;
+    }
+
+    (void) snprintf(manager, sizeof(manager), "%.*s",
+                    (int) (p - path + strlen(name) - 1), path);
+
+    dir = open(manager, O_PATH|O_DIRECTORY|O_CLOEXEC);
+    rc = dir == -1 ? -1 : cgroup_file_read(dir, "cgroup.controllers", list,
+                                           sizeof(list));
+    cgroup_close(&dir, 1);
+
+    return rc == 0 && !place_missing(list, names, sizeof(names));
 }
 
 

@@ -17,12 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/io.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
+
+
+#define INIT_EXIT_PORT  0xf4
 
 
 typedef struct {
@@ -104,7 +109,7 @@ main(int argc, char **argv)
 
     if (unit) {
         execl("/lib/systemd/systemd", "systemd", "--unit", unit,
-              (char *) NULL);
+              "--show-status=no", "--log-target=null", (char *) NULL);
         init_check(-1, "/lib/systemd/systemd");
     }
 
@@ -200,15 +205,22 @@ init_check(int rc, const char *what)
 }
 
 
-/* qemu runs with -no-reboot: the status is for who reads the console */
+/*
+ * The status is for who reads the console.  The port is qemu's isa-debug-exit:
+ * a reboot sometimes waits for ever for the other processor.
+ */
 
 static void
 init_stop(int status)
 {
     (void) printf("\nAGENT-STATUS %d\n", status);
     (void) fflush(stdout);
-    sync();
-    (void) usleep(100000);
+    (void) tcdrain(STDOUT_FILENO);
+
+    if (ioperm(INIT_EXIT_PORT, 1, 1) == 0) {
+        outb(0, INIT_EXIT_PORT);
+    }
+
     (void) reboot(RB_AUTOBOOT);
     _exit(125);
 }
