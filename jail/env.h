@@ -15,8 +15,8 @@
                   ":/bin"
 
 /*
- * cpu in thousandths of a core; trust is NULL without a broker.  The caller's variables replace those of the
- * same name.  NULL when out of memory.
+ * cpu in thousandths of a core; trust is NULL without a broker.  The caller's
+ * variables replace those of the same name.  NULL when out of memory.
  */
 char **env_build(uint64_t cpu, const trust_t *trust,
     const variables_t *variables);
