@@ -15,6 +15,15 @@ PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
     git jq openssl ca-certificates python3 bubblewrap procps util-linux
     iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86"
 
+# the clients that are tried in a box; node, npm and a JDK may come from
+# elsewhere, and a test that does not find one says so
+PACKAGES_CLIENTS="wget python3-pip python3-requests python3-httpx libwww-perl
+    liblwp-protocol-https-perl golang-go dpkg"
+
+# t/vm: a machine in which systemd runs, with its user's bus; only root can
+# make one
+PACKAGES_VM="systemd dbus dbus-user-session"
+
 # packages_missing LIST: those of them that are not installed
 packages_missing() {
     for package in $1; do

@@ -1,0 +1,93 @@
+#!/usr/bin/perl
+
+# Programs that fetch one URL, unmodified, by each door of a box: an allowed
+# host is reached with its credential, another is refused at once.
+
+use v5.36;
+
+use FindBin;
+use lib $FindBin::Bin, 't/lib';
+use AgentTest;
+use Clients;
+use Test::More;
+
+my $t  = AgentTest->new;
+my $up = $t->upstream(names => ['api.internal']);
+my $vault = $t->write('vault', "api = $Clients::TOKEN\n", 0600);
+my $dir = $t->dir . '/readable';
+mkdir $dir;
+my $programs = "$FindBin::Bin/programs";
+
+# What is built or installed outside
+
+sub build (@command) {
+    my $run = $t->run(\@command, cwd => $dir, timeout => 300,
+                      env => { HOME => $dir, GOCACHE => "$dir/.go",
+                               GO111MODULE => 'off', GOFLAGS => '',
+                               npm_config_cache => "$dir/.npm" });
+    return $run->{status} == 0 ? undef
+         : "$command[0]: " . ($run->{err} =~ /([^\n]+)/ ? $1 : 'failed');
+}
+
+my $no_java = Clients::has('javac')
+            ? build('javac', '-d', $dir, "$programs/Fetch.java")
+            : 'no javac';
+my $no_go = Clients::has('go')
+          ? build('go', 'build', '-o', "$dir/fetch-go",
+                  "$programs/fetch.go")
+          : 'no go';
+my $no_undici = Clients::has('npm')
+              ? build(qw(npm install --no-audit --no-fund --silent undici@6))
+              : 'no npm';
+my $no_node = Clients::has('node') ? undef : 'no node';
+
+sub python_has ($module) {
+    return $t->run(['/usr/bin/python3', '-c', "import $module"])->{status}
+           ? "no python3-$module" : undef;
+}
+
+my $no_lwp = $t->run(['/usr/bin/perl', '-MLWP::Protocol::https', '-e1'])
+             ->{status} ? 'no liblwp-protocol-https-perl' : undef;
+
+system('chmod', '-R', 'a+rX', $dir);
+
+my $c = Clients->new($t,
+    http     => "agent_vault $vault;",
+    port     => $up->port,
+    readable => [$dir],
+    in       => [map { "$programs/$_" } qw(fetch.py fetch.js fetch.pl)],
+    hosts    => { 'api.internal' => 'methods GET; bearer api;' },
+);
+
+sub client ($case, $name, $command, %opt) {
+    my $path = '/' . $name =~ tr/a-zA-Z0-9/-/cr;
+    $c->client($case, $name, $command, %opt,
+        url => 'https://api.internal:' . $up->port . "$path-DOOR",
+        arrived => sub ($door) {
+            my ($r) = grep { $_->{target} eq "$path-$door" } $up->requests;
+            return $r && $r->{sni} eq 'api.internal'
+                && join(' ', @{ $r->{headers}{authorization} // [] })
+                   eq "Bearer $Clients::TOKEN";
+        });
+}
+
+client('F-025', 'curl', 'curl -sS --fail "$1"');
+client('F-025', 'wget', 'wget -nv -O - "$1"');
+client('F-026', "python $_", "/usr/bin/python3 fetch.py $_ \"\$1\"",
+       skip => $_ eq 'urllib' ? undef : python_has($_))
+    for qw(urllib requests httpx);
+client('F-026', 'python asyncio', '/usr/bin/python3 fetch.py streams "$1"',
+       doors => ['web'], why => 'knows no proxy');
+client('F-046', "node $_", "node fetch.js $_ \"\$1\"", skip => $no_node)
+    for qw(fetch https);
+client('F-046', 'node undici', 'node fetch.js undici "$1"',
+       skip => $no_undici // $no_node,
+       setup => "export UNDICI=$dir/node_modules/undici");
+client('F-030', 'java HttpClient', "java -cp $dir Fetch \"\$1\"",
+       skip => $no_java);
+client('F-029', 'perl LWP', 'perl fetch.pl "$1"', skip => $no_lwp);
+client('F-029', 'go net/http', "$dir/fetch-go \"\$1\"", skip => $no_go);
+
+$c->matrix;
+
+done_testing;
