@@ -18,7 +18,9 @@ PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
 # the clients that are tried in a box; node, npm and a JDK may come from
 # elsewhere, and a test that does not find one says so
 PACKAGES_CLIENTS="wget python3-pip python3-requests python3-httpx libwww-perl
-    liblwp-protocol-https-perl golang-go dpkg"
+    liblwp-protocol-https-perl golang-go"
+
+PACKAGES_TEST="$PACKAGES_TEST $PACKAGES_CLIENTS"
 
 # t/vm: a machine in which systemd runs, with its user's bus; only root can
 # make one
