@@ -6,7 +6,9 @@
 #                      sanitizers, in objs-asan/
 #   make unit          the unit tests, in objs/t/
 #   make test          everything scripts/test runs
+#   make test-v2       what is tested in virtual machines with cgroup v2
 #   make bench         what a box costs, beside plain spawn and bubblewrap
+#   make soak          SOAK (10000) boxes, a tenth of them killed: what is left
 #   make fuzz          each fuzz target for FUZZ_SECONDS (60)
 #   make install       DESTDIR= and prefix= are honoured
 #   make clean
@@ -95,7 +97,7 @@ TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
 TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
 
 
-.PHONY: all unit test bench fuzz install clean FORCE
+.PHONY: all unit test soak test-v2 bench fuzz install clean FORCE
 
 all: $(TARGETS)
 
@@ -256,6 +258,9 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
 test:
 	scripts/test
 
+test-v2:
+	AGENT_TEST_SANITIZE=off scripts/test t/vm/v2.t
+
 $(O)/bench_spawn: scripts/bench_spawn.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
 	$(say) CC $@
@@ -263,6 +268,11 @@ $(O)/bench_spawn: scripts/bench_spawn.c Makefile auto/rules.mk
 
 bench: all $(O)/bench_spawn
 	scripts/bench
+
+SOAK ?= 10000
+
+soak: all
+	SOAK=$(SOAK) prove -v t/jail/soak.t
 
 
 # Installation.  The configuration goes where an operator copies it from:

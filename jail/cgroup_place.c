@@ -38,36 +38,14 @@
 #include "cgroup_text.h"
 
 
-#define PLACE_LEAF    "launcher"
-#define PLACE_SCOPE   "systemd-run --user --scope -p Delegate=yes -- jail run "\
-                      "... (for a service: Delegate=cpu memory pids in its " \
-                      "unit)"
-#define PLACE_ROUNDS  100               /* of moving what forks meanwhile */
-
-
-/* all of them are needed, and switched on by one write */
-
-static const char *const  place_controllers[] = { "cpu", "memory", "pids" };
-
-#define PLACE_CONTROLLERS  "+cpu +memory +pids"
-#define PLACE_COUNT        (sizeof(place_controllers)                        \
-                            / sizeof(place_controllers[0]))
-
-
 static int place_mount(char *path, size_t cap);
 static int place_own(char *mount, char *own, size_t cap, fault_t *fault);
 static int place_root(char *path, size_t cap, fault_t *fault);
 static int place_delegated(char *path, size_t cap, fault_t *fault);
 static bool place_is_ours(const char *path, uid_t uid);
 static bool place_is_tree(const char *path, uid_t uid);
-static bool place_is_unit(const char *path);
 static bool place_has_mark(const char *path, const char *name);
 static int place_outside(const char *own, fault_t *fault);
-static int place_enable(const char *path, bool may_move, fault_t *fault);
-static bool place_missing(const char *list, char *names, size_t cap);
-static int place_lacks(const char *path, const char *names, fault_t *fault);
-static bool place_manager_has_all(const char *path, unsigned uid);
-static int place_move(int dir);
 
 
 cgroup_offer_t
@@ -89,7 +67,7 @@ cgroup_place_offers(void)
     rc = cgroup_file_read(dir, "cgroup.controllers", list, sizeof(list));
     (void) close(dir);
 
-    return rc == 0 && !place_missing(list, names, sizeof(names))
+    return rc == 0 && !cgroup_give_lacks(list, names, sizeof(names))
            ? CGROUP_OFFERS_ALL : CGROUP_OFFERS_SOME;
 }
 
@@ -273,7 +251,7 @@ place_root(char *path, size_t cap, fault_t *fault)
                               sizeof(list));
         (void) close(dir);
 
-        if (rc == 0 && !place_missing(list, names, sizeof(names))) {
+        if (rc == 0 && !cgroup_give_lacks(list, names, sizeof(names))) {
             return 0;
         }
     }
@@ -288,7 +266,7 @@ place_root(char *path, size_t cap, fault_t *fault)
 
         *p = '\0';
 
-        if (place_enable(path, false, fault) != 0) {
+        if (cgroup_give(path, false, fault) != 0) {
             return -1;
         }
 
@@ -346,7 +324,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
             nearest = n;
             break;
 
-        } else if (place_is_unit(path)) {
+        } else if (cgroup_place_is_unit(path)) {
 
             /* a manager that marks units, and did not mark this one */
 
@@ -380,7 +358,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
     own[nearest] = '\0';
     (void) strcpy(path, own);
 
-    return place_enable(path, true, fault);
+    return cgroup_give(path, true, fault);
 }
 
 
@@ -420,8 +398,8 @@ place_is_tree(const char *path, uid_t uid)
 }
 
 
-static bool
-place_is_unit(const char *path)
+bool
+cgroup_place_is_unit(const char *path)
 {
     size_t       i;
     const char  *suffix;
@@ -484,216 +462,4 @@ place_outside(const char *own, fault_t *fault)
     }
 
     return -1;
-}
-
-
-static int
-place_enable(const char *path, bool may_move, fault_t *fault)
-{
-    int   dir, err;
-    char  list[CGROUP_FILE_MAX], names[64];
-
-    dir = open(path, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
-
-    if (dir == -1
-        || cgroup_file_read(dir, "cgroup.subtree_control", list,
-                            sizeof(list)) != 0)
-    {
-        err = errno;
-        cgroup_close(&dir, 1);
-
-        return fault_set(fault, STAGE_CGROUP, err,
-                         "the group %s cannot be opened", path);
-    }
-
-    if (!place_missing(list, names, sizeof(names))) {
-        (void) close(dir);
-        return 0;
-    }
-
-    if (cgroup_file_read(dir, "cgroup.controllers", list, sizeof(list)) != 0
-        || place_missing(list, names, sizeof(names)))
-    {
-        (void) close(dir);
-        return place_lacks(path, names, fault);
-    }
-
-    err = 0;
-
-    if (cgroup_file_write(dir, "cgroup.subtree_control", PLACE_CONTROLLERS)
-        != 0)
-    {
-        err = errno;
-
-        if (err == EBUSY && may_move && place_move(dir) == 0) {
-            err = cgroup_file_write(dir, "cgroup.subtree_control",
-                                    PLACE_CONTROLLERS) == 0 ? 0 : errno;
-        }
-    }
-
-    (void) close(dir);
-
-    if (err == 0) {
-        return 0;
-    }
-
-    (void) fault_set(fault, STAGE_CGROUP, err,
-                     err == EBUSY
-                     ? "processes run in the group %s itself, so it cannot "
-                       "give its controllers to boxes"
-                     : "the group %s cannot give its controllers to boxes",
-                     path);
-
-    if (err == EBUSY) {
-        fault_fix(fault, "as root: scripts/setup-host %u (it moves these "
-                  "processes into a group of their own)",
-                  (unsigned) geteuid());
-    }
-
-    return -1;
-}
-
-
-/* Whether one is missing in the list, and the names of all that are. */
-
-static bool
-place_missing(const char *list, char *names, size_t cap)
-{
-    size_t  i, n;
-
-    n = 0;
-    names[0] = '\0';
-
-    for (i = 0; i < PLACE_COUNT; i++) {
-        if (!cgroup_text_lists(list, place_controllers[i]) && n < cap) {
-            n += (size_t) snprintf(names + n, cap - n, "%s%s", n ? ", " : "",
-                                   place_controllers[i]);
-        }
-    }
-
-    return n > 0;
-}
-
-
-static int
-place_lacks(const char *path, const char *names, fault_t *fault)
-{
-    unsigned  uid;
-
-    uid = (unsigned) geteuid();
-
-    (void) fault_set(fault, STAGE_CGROUP, 0,
-                     "the group %.200s was not given the controllers that "
-                     "boxes need; missing: %s", path, names);
-
-    if (uid == 0) {
-        fault_fix(fault, "boot a kernel with these controllers switched on "
-                  "(no cgroup_disable= and no cgroup_no_v1= for them on its "
-                  "command line); in a container, as root on the host: give "
-                  "it the controllers");
-
-    } else if (place_manager_has_all(path, uid)) {
-        fault_fix(fault, PLACE_SCOPE);
-
-    } else if (strstr(path, "/user@")) {
-        fault_fix(fault, "as root: scripts/setup-host %u && systemctl "
-                  "restart user@%u.service (this ends the user's sessions)",
-                  uid, uid);
-
-    } else if (place_is_unit(path)) {
-        fault_fix(fault, "write Delegate=cpu memory pids into the unit "
-                  "%.100s", strrchr(path, '/') + 1);
-
-    } else {
-        fault_fix(fault, "as root: scripts/setup-host %u", uid);
-    }
-
-    return -1;
-}
-
-
-/* Whether the user's manager, in whose tree the path is, could give all. */
-
-static bool
-place_manager_has_all(const char *path, unsigned uid)
-{
-    int          dir, rc;
-    char         name[64], list[CGROUP_FILE_MAX], names[64];
-    char         manager[PLACE_PATH_MAX];
-    const char  *p;
-
-    (void) sprintf(name, "/user@%u.service/", uid);
-    p = strstr(path, name);
-
-    if (p == NULL) {
-        return false;
-    }
-
-    (void) snprintf(manager, sizeof(manager), "%.*s",
-                    (int) (p - path + strlen(name) - 1), path);
-
-    dir = open(manager, O_PATH|O_DIRECTORY|O_CLOEXEC);
-    rc = dir == -1 ? -1 : cgroup_file_read(dir, "cgroup.controllers", list,
-                                           sizeof(list));
-    cgroup_close(&dir, 1);
-
-    return rc == 0 && !place_missing(list, names, sizeof(names));
-}
-
-
-/*
- * What runs in the group itself goes into a leaf below it.  A process that
- * forks meanwhile has its child where itself is, so it is read again until
- * nothing is there.
- */
-
-static int
-place_move(int dir)
-{
-    int            leaf, rc;
-    char           list[CGROUP_FILE_MAX], pid[24], *p, *end;
-    unsigned       i;
-    unsigned long  number;
-
-    if (mkdirat(dir, PLACE_LEAF, 0755) != 0 && errno != EEXIST) {
-        return -1;
-    }
-
-    leaf = openat(dir, PLACE_LEAF, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
-
-    if (leaf == -1) {
-        return -1;
-    }
-
-    rc = -1;
-
-    for (i = 0; i < PLACE_ROUNDS; i++) {
-
-        if (cgroup_file_read(dir, "cgroup.procs", list, sizeof(list)) != 0) {
-            break;
-        }
-
-        if (list[0] == '\0') {
-            rc = 0;
-            break;
-        }
-
-        for (p = list; ; p = end + 1) {
-            number = strtoul(p, &end, 10);
-
-            /* 0: of another pid namespace; a cut one stands for the next */
-
-            if (end == p || *end != '\n' || number == 0) {
-                break;
-            }
-
-            (void) sprintf(pid, "%lu", number);
-            (void) cgroup_file_write(leaf, "cgroup.procs", pid);
-        }
-    }
-
-    (void) close(leaf);
-    errno = EBUSY;
-
-    return rc;
 }
