@@ -383,6 +383,7 @@ ngx_agent_header_filter(ngx_http_request_t *r)
 
         r->http_version = NGX_HTTP_VERSION_11;
         r->keepalive = 0;
+        r->upstream->keepalive = 0;         /* the rest is still to come */
 
         return NGX_HTTP_BAD_GATEWAY;
     }

@@ -310,8 +310,8 @@ for my $line ('Connection: x-hop, close', "Connection: close\r\nConnection: "
        && $seen->{headers}{'x-stay'},
        'what Connection names is removed: ' . ($line =~ s/\s+/ /gr))
         or diag $seen->{head};
-    is_deeply($seen->{headers}{connection}, ['close'],
-              'and Connection is the broker\'s own');
+    ok(!$seen->{headers}{connection},
+       'and what the client says of its connection stays on it');
 }
 
 $r = $l->http("POST http://api.internal:$port/frame HTTP/1.1\r\n"
@@ -451,6 +451,18 @@ $l->do(write => { id => 'up', data =>
 my $got = $l->do(read => { id => 'up', timeout => 10 });
 like($got->{data}, qr{^HTTP/1\.1 502 }, 'an upgrade nobody may ask for: 502');
 $l->do(shut => { id => 'up' });
+
+
+is($l->get("http://open.internal:$port/interim/i")->{status}, 502,
+   'an interim answer on a connection that stays open: 502');
+my ($left) = grep { $_->{target} eq '/interim/i' } $good->requests;
+for (1 .. 3) {
+    my $r = $l->get("http://open.internal:$port/next");
+    like($r->{body}, qr{"path": "/next"}, 'the next request has its own answer');
+}
+is_deeply([grep { $_->{conn} == $left->{conn} && $_->{target} eq '/next' }
+           $good->requests], [], 'and another connection');
+$l->get("http://open.internal:$port/open/i");
 
 
 # An event is with the box before the next is sent

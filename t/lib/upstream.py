@@ -19,7 +19,7 @@ Log, one JSON object a line:
 
 Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
   /set?NAME=VALUE&..  /redirect?to=  /raw?b64=  /short?n=  /drop  /upgrade
-  /gate/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
+  /gate/NAME  /interim/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
 Anything else: 200 and a small JSON object.
 """
 
@@ -171,6 +171,12 @@ class Connection:
     def do_open(self, rest, query, headers, body):
         self.log.gate(rest).set()
         self.answer(200, b'{"open":true}')
+
+    def do_interim(self, rest, query, headers, body):
+        """An answer before the answer, which comes when /open/NAME does."""
+        self.sock.sendall(b"HTTP/1.1 103 Hints\r\nLink: </x>\r\n\r\n")
+        self.log.gate(rest).wait(self.args.timeout)
+        self.answer(200, b'{"late":true}')
 
     def do_flood(self, rest, query, headers, body):
         """A line without an end: n bytes in the status line or a header."""
