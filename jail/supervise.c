@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,10 +29,7 @@
 #define SUPERVISE_SETUP_WAIT  30000     /* ms */
 #define SUPERVISE_KILL_WAIT   30000
 #define SUPERVISE_DRAIN_WAIT  1000
-#define SUPERVISE_RAW_WAIT    30000     /* for a caller that does not read */
 #define SUPERVISE_TICK        100
-#define SUPERVISE_READS       16        /* of a pipe, before others get on */
-#define SUPERVISE_DISK_SLACK  4         /* pages: a full disk has few left */
 
 
 enum {
@@ -55,20 +51,9 @@ static int supervise_report(supervise_t *s, report_t *report, int *fds,
 static void supervise_act(supervise_t *s, const report_t *report,
     const int *fds, unsigned nfds);
 static void supervise_lifeline(supervise_t *s, int64_t now);
-static void supervise_output(supervise_t *s, int *fd, output_t *out);
-static void supervise_streams(supervise_t *s, const struct pollfd *fds,
-    int64_t now);
-static void supervise_stream(supervise_t *s, stream_t *stream, int *fd,
-    const struct pollfd *fds, output_t *out, int64_t now);
-static bool supervise_is_drained(const supervise_t *s);
 static void supervise_signals(supervise_t *s);
 static void supervise_broker(supervise_t *s, int64_t now);
 static void supervise_clock(supervise_t *s, int64_t now);
-static void supervise_look(supervise_t *s, int64_t now);
-static void supervise_disks(supervise_t *s);
-static void supervise_disk(supervise_t *s, unsigned disk, uint64_t used,
-    uint64_t max);
-static void supervise_near(supervise_t *s, limit_id_t id, uint64_t used);
 static void supervise_dead(supervise_t *s, int64_t now);
 static int supervise_wait(const supervise_t *s, int64_t now);
 
@@ -346,108 +331,6 @@ supervise_lifeline(supervise_t *s, int64_t now)
 
 
 static void
-supervise_output(supervise_t *s, int *fd, output_t *out)
-{
-    int          i;
-    ssize_t      n;
-    static char  buf[65536];
-
-    for (i = 0; i < SUPERVISE_READS; i++) {
-        n = read(*fd, buf, sizeof(buf));
-
-        if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
-            return;
-        }
-
-        if (n <= 0) {
-            (void) close(*fd);
-            *fd = -1;
-            return;
-        }
-
-        output_add(out, buf, (size_t) n);
-
-        if (s->result->out.bytes + s->result->err.bytes
-            > s->result->limits[LIMIT_OUTPUT_BYTES])
-        {
-            if (!s->is_dead) {
-                supervise_kill(s, REASON_OUTPUT);
-            }
-
-            return;
-        }
-    }
-}
-
-
-static void
-supervise_streams(supervise_t *s, const struct pollfd *fds, int64_t now)
-{
-    if (s->in && s->box->in != -1) {
-        (void) stream_step(s->in, fds);
-
-        if (stream_is_done(s->in) || s->is_dead) {
-            (void) close(s->box->in);
-            s->box->in = -1;
-            stream_drop(s->in);
-        }
-    }
-
-    if (s->out) {
-        supervise_stream(s, s->out, &s->box->out, fds + 2, &s->result->out,
-                         now);
-        supervise_stream(s, s->err, &s->box->err, fds + 4, &s->result->err,
-                         now);
-    }
-}
-
-
-/*
- * When the caller does not take the output any more, the pipe is closed: the
- * task gets SIGPIPE, as it would without a launcher in between.
- */
-
-static void
-supervise_stream(supervise_t *s, stream_t *stream, int *fd,
-    const struct pollfd *fds, output_t *out, int64_t now)
-{
-    size_t    start;
-    uint64_t  n;
-
-    start = stream->start;
-    n = stream_step(stream, fds);
-    out->bytes += n;
-
-    if (s->is_dead && (n > 0 || stream->start != start)) {
-        s->deadline = now + SUPERVISE_RAW_WAIT;
-    }
-
-    if (*fd != -1 && (stream->from == -1 || stream->to == -1)) {
-        (void) close(*fd);
-        *fd = -1;
-        stream->from = -1;
-    }
-
-    if (s->result->out.bytes + s->result->err.bytes
-        > s->result->limits[LIMIT_OUTPUT_BYTES] && !s->is_dead)
-    {
-        supervise_kill(s, REASON_OUTPUT);
-    }
-}
-
-
-static bool
-supervise_is_drained(const supervise_t *s)
-{
-    if (s->out) {
-        return stream_is_done(s->out) && stream_is_done(s->err);
-    }
-
-    return s->box->out == -1 && s->box->err == -1;
-}
-
-
-static void
 supervise_signals(supervise_t *s)
 {
     struct signalfd_siginfo  si;
@@ -547,135 +430,6 @@ supervise_clock(supervise_t *s, int64_t now)
                      "the box was not set up in %d s",
                      SUPERVISE_SETUP_WAIT / 1000);
     supervise_kill(s, REASON_SETUP);
-}
-
-
-/* Ten times a second: the limits that no part of the kernel enforces. */
-
-static void
-supervise_look(supervise_t *s, int64_t now)
-{
-    uint64_t         cpu_ms;
-    const uint64_t  *limits;
-
-    limits = s->result->limits;
-
-    s->cgroup->ops->usage(s->cgroup, &s->usage);
-    supervise_disks(s);
-
-    cpu_ms = s->usage.cpu_ns / 1000000;
-
-    supervise_near(s, LIMIT_CPU_TIME, cpu_ms);
-    supervise_near(s, LIMIT_MEMORY, s->usage.memory_peak);
-    supervise_near(s, LIMIT_PIDS, s->usage.pids_peak);
-    supervise_near(s, LIMIT_OUTPUT_BYTES,
-                   s->result->out.bytes + s->result->err.bytes);
-
-    if (s->started) {
-        supervise_near(s, LIMIT_WALL_CLOCK, (uint64_t) (now - s->started));
-    }
-
-    if (cpu_ms >= limits[LIMIT_CPU_TIME]) {
-        supervise_kill(s, REASON_CPU_TIME);
-
-    } else if (s->usage.oom_kills > 0) {
-
-        /* v1 kills one process; what goes on without it would lie */
-
-        supervise_kill(s, REASON_OOM);
-    }
-}
-
-
-static void
-supervise_disks(supervise_t *s)
-{
-    unsigned       i;
-    uint64_t       used;
-    struct statfs  sfs;
-
-    used = 0;
-
-    for (i = 0; i < s->ndisks; i++) {
-
-        if (fstatfs(s->disks[i], &sfs) != 0) {
-            continue;
-        }
-
-        used += (uint64_t) (sfs.f_blocks - sfs.f_bfree)
-                * (uint64_t) sfs.f_bsize;
-
-        if (sfs.f_bfree < SUPERVISE_DISK_SLACK || sfs.f_ffree == 0) {
-            s->verdict.disk_full = true;
-        }
-
-        supervise_disk(s, RESULT_BYTES, (uint64_t) (sfs.f_blocks - sfs.f_bfree)
-                                        * (uint64_t) sfs.f_bsize,
-                       (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize);
-        supervise_disk(s, RESULT_INODES, (uint64_t) (sfs.f_files
-                                                     - sfs.f_ffree),
-                       (uint64_t) sfs.f_files);
-    }
-
-    if (used > s->result->disk_bytes) {
-        s->result->disk_bytes = used;
-    }
-}
-
-
-/* The fullest one counts: it is where the next write fails. */
-
-static void
-supervise_disk(supervise_t *s, unsigned disk, uint64_t used, uint64_t max)
-{
-    bool            is_near;
-    result_disk_t  *d;
-
-    d = &s->result->disks[disk];
-
-    if (max == 0 || (d->max && (double) used / (double) max
-                               <= (double) d->used / (double) d->max))
-    {
-        return;
-    }
-
-    d->used = used;
-    d->max = max;
-
-    is_near = (double) used * 100
-              >= (double) max * (double) s->result->limits[LIMIT_NEAR];
-
-    if (is_near && !d->near && !s->is_dead) {
-        broker_near_limit(s->broker, result_disk_name(disk), used);
-    }
-
-    d->near |= is_near;
-}
-
-
-static void
-supervise_near(supervise_t *s, limit_id_t id, uint64_t used)
-{
-    result_t  *r;
-
-    r = s->result;
-
-    if (used > r->used[id]) {
-        r->used[id] = used;
-    }
-
-    if (r->near[id]
-        || (double) used * 100
-           < (double) r->limits[id] * (double) r->limits[LIMIT_NEAR])
-    {
-        return;
-    }
-
-    r->near[id] = true;
-
-    if (!s->is_dead) {
-        broker_near_limit(s->broker, limit_table[id].directive, used);
-    }
 }
 
 

@@ -41,11 +41,24 @@ typedef struct {
 } supervise_t;
 
 
+#define SUPERVISE_RAW_WAIT  30000       /* ms, for one who does not read */
+
+
 /* Returns when the box is gone; faults are in the result. */
 void supervise_run(supervise_t *s);
 
 /* The end of a box that could not be started, too. */
 void supervise_kill(supervise_t *s, reason_t cause);
+
+
+/* supervise_limits.c: the use of everything limited, and what follows */
+void supervise_look(supervise_t *s, int64_t now);
+
+/* supervise_streams.c; fds: two each for in, out and err, passed through */
+void supervise_output(supervise_t *s, int *fd, output_t *out);
+void supervise_streams(supervise_t *s, const struct pollfd *fds,
+    int64_t now);
+bool supervise_is_drained(const supervise_t *s);
 
 
 #endif /* JAIL_SUPERVISE_H */
