@@ -37,7 +37,7 @@ sub http_block ($audit) {
     resolver_timeout 3s;
     agent_vault $vault;
     agent_audit $audit;
-    client_header_timeout 700ms;
+    client_header_timeout 1500ms;
     agent_policy analysis {
         requests 1000000;
         refusals 1000000;
