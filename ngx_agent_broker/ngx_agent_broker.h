@@ -32,6 +32,7 @@
  *   ngx_agent_reuse.c          what one request leaves to the next
  *   ngx_agent_headers.c        the header that goes up, with the credential
  *   authority.c address.c target.c policy.c vault.c audit_line.c dns.c mint.c
+ *   connect.c hello.c message.c
  *                              no nginx in them: parsers and plain data
  *
  * Which worker has a task: the one whose control connection the launcher's

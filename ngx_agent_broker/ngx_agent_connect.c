@@ -17,12 +17,10 @@
 
 
 #include "ngx_agent_broker.h"
+#include "connect.h"
 
 
 #define NGX_AGENT_HEAD_MAX     4096         /* of a CONNECT */
-
-#define NGX_AGENT_CONNECT      "CONNECT "
-#define NGX_AGENT_CONNECT_LEN  (sizeof(NGX_AGENT_CONNECT) - 1)
 
 #define NGX_AGENT_TLS_BYTE     0x16         /* RFC 8446 section 5.1 */
 
@@ -36,13 +34,10 @@ static void ngx_agent_connect_tls(ngx_agent_connection_t *ac);
 static void ngx_agent_connect_turn(ngx_event_t *rev);
 static void ngx_agent_connect_http(ngx_agent_connection_t *ac,
     ngx_uint_t tls);
-static size_t ngx_agent_connect_head(const u_char *p, size_t n);
 static void ngx_agent_connect_request(ngx_agent_connection_t *ac,
     u_char *head, size_t len, size_t early);
 static ngx_agent_reason_e ngx_agent_connect_judge(ngx_agent_connection_t *ac,
     ngx_agent_ctx_t *ctx, u_char *head, size_t len, const char **why);
-static ngx_agent_reason_e ngx_agent_connect_host(ngx_agent_ctx_t *ctx,
-    u_char *p, u_char *last, const char **why);
 static void ngx_agent_connect_answer(ngx_connection_t *c,
     ngx_agent_reason_e reason, ngx_str_t *body);
 
@@ -122,14 +117,14 @@ ngx_agent_connect_read(ngx_event_t *rev)
         return;
     }
 
-    same = ngx_min((size_t) n, NGX_AGENT_CONNECT_LEN);
+    same = ngx_min((size_t) n, CONNECT_METHOD_LEN);
 
-    if (ngx_memcmp(head, NGX_AGENT_CONNECT, same) != 0) {
+    if (ngx_memcmp(head, CONNECT_METHOD, same) != 0) {
         ngx_agent_connect_http(ac, 0);
         return;
     }
 
-    len = ngx_agent_connect_head(head, n);
+    len = connect_head_length(head, n);
 
     if (len == 0 && n < (ssize_t) sizeof(head)) {
         ngx_agent_connect_again(rev);
@@ -216,28 +211,10 @@ ngx_agent_connect_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
 }
 
 
-/* The length of a head with its empty line; 0 while that is missing. */
-
-static size_t
-ngx_agent_connect_head(const u_char *p, size_t n)
-{
-    size_t  i;
-
-    for (i = 3; i < n; i++) {
-        if (p[i] == LF && ngx_memcmp(p + i - 3, CRLF CRLF, 4) == 0) {
-            return i + 1;
-        }
-    }
-
-    return 0;
-}
-
-
 static void
 ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
     size_t len, size_t early)
 {
-    u_char              *end;
     ngx_str_t            body;
     const char          *why;
     ngx_agent_ctx_t     *ctx;
@@ -253,12 +230,6 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
         ngx_http_close_connection(c);
         return;
     }
-
-    end = memchr(head, CR, len);
-
-    ctx->line.data = head;
-    ctx->line.len = (end ? end : head + len) - head;
-    ctx->tls = 1;
 
     reason = ngx_agent_connect_judge(ac, ctx, head, len, &why);
 
@@ -309,62 +280,42 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
 }
 
 
-/* "CONNECT host:port HTTP/1.1", and a Host that agrees if there is one. */
-
 static ngx_agent_reason_e
 ngx_agent_connect_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
     u_char *head, size_t len, const char **why)
 {
-    u_char              *p, *last, *space;
-    target_t            *t;
-    authority_error_t    err;
+    connect_t            request;
+    connect_error_t      err;
     ngx_agent_reason_e   reason;
-
-    t = &ctx->target;
 
     reason = ngx_agent_decide_load(ac->connection->pool, ac->connection->log,
                                    ctx);
 
-    t->method = (u_char *) "CONNECT";
-    t->method_len = NGX_AGENT_CONNECT_LEN - 1;
-    t->https = true;
+    err = connect_parse(head, len, &request, why);
 
-    p = head + NGX_AGENT_CONNECT_LEN;
-    last = head + ctx->line.len;
-    space = memchr(p, ' ', last - p);
+    ctx->tls = 1;
+    ctx->line.data = (u_char *) request.line;
+    ctx->line.len = request.line_len;
+    ctx->host.data = (u_char *) request.host;
+    ctx->host.len = request.host_len;
 
-    err = authority_parse(p, (space ? space : last) - p, 0, &t->authority);
+    ctx->target.authority = request.authority;
+    ctx->target.method = (u_char *) "CONNECT";
+    ctx->target.method_len = sizeof("CONNECT") - 1;
+    ctx->target.https = true;
 
-    if (err != AUTHORITY_OK) {
-        *why = authority_strerror(err);
-        return NGX_AGENT_REASON_MALFORMED;
+    if (err != CONNECT_OK) {
+        return err == CONNECT_MISMATCH ? NGX_AGENT_REASON_MISMATCH
+                                       : NGX_AGENT_REASON_MALFORMED;
     }
 
-    if (space == NULL
-        || (last - space != sizeof(" HTTP/1.1") - 1)
-        || (ngx_memcmp(space, " HTTP/1.1", last - space) != 0
-            && ngx_memcmp(space, " HTTP/1.0", last - space) != 0))
-    {
-        *why = "the request line is malformed";
-        return NGX_AGENT_REASON_MALFORMED;
-    }
-
-    if (ngx_agent_connect_head(head, len) != len) {
-        *why = "the request's head is too large";
-        return NGX_AGENT_REASON_MALFORMED;
-    }
+    *why = NULL;
 
     if (reason != NGX_AGENT_REASON_RULE) {
         return reason;
     }
 
-    reason = ngx_agent_connect_host(ctx, last + 2, head + len - 2, why);
-
-    if (reason != NGX_AGENT_REASON_RULE) {
-        return reason;
-    }
-
-    switch (policy_find_rule(ctx->policy, &t->authority, &ctx->rule)) {
+    switch (policy_find_rule(ctx->policy, &request.authority, &ctx->rule)) {
 
     case POLICY_NO_HOST:
         return NGX_AGENT_REASON_HOST;
@@ -375,78 +326,6 @@ ngx_agent_connect_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
     default: /* POLICY_FOUND */
         return NGX_AGENT_REASON_RULE;
     }
-}
-
-
-/*
- * The header lines of a CONNECT.  Host may leave the port out, as some
- * clients do; a body cannot be.
- */
-
-static ngx_agent_reason_e
-ngx_agent_connect_host(ngx_agent_ctx_t *ctx, u_char *p, u_char *last,
-    const char **why)
-{
-    u_char              *end, *colon, *value;
-    authority_t          host;
-    ngx_uint_t           seen;
-    authority_error_t    err;
-
-    seen = 0;
-
-    for ( /* void */ ; p < last; p = end + 2) {
-
-        end = ngx_strlchr(p, last, CR);
-        colon = end ? ngx_strlchr(p, end, ':') : NULL;
-
-        if (colon == NULL || colon == p || end[1] != LF) {
-            *why = "a header line is malformed";
-            return NGX_AGENT_REASON_MALFORMED;
-        }
-
-        if ((colon - p == 14
-             && ngx_strncasecmp(p, (u_char *) "content-length", 14) == 0)
-            || (colon - p == 17
-                && ngx_strncasecmp(p, (u_char *) "transfer-encoding", 17)
-                   == 0))
-        {
-            *why = "a CONNECT has no body";
-            return NGX_AGENT_REASON_MALFORMED;
-        }
-
-        if (colon - p != 4
-            || ngx_strncasecmp(p, (u_char *) "host", 4) != 0)
-        {
-            continue;
-        }
-
-        for (value = colon + 1;
-             value < end && (*value == ' ' || *value == '\t');
-             value++)
-        {
-            /* void */
-        }
-
-        ctx->host.data = value;
-        ctx->host.len = end - value;
-
-        err = authority_parse(value, end - value, ctx->target.authority.port,
-                              &host);
-
-        if (err != AUTHORITY_OK || seen++) {
-            *why = err ? authority_strerror(err) : "there are two Host lines";
-            return NGX_AGENT_REASON_MALFORMED;
-        }
-
-        if (!authority_same_host(&host, &ctx->target.authority)
-            || host.port != ctx->target.authority.port)
-        {
-            *why = "the request line and Host name different targets";
-            return NGX_AGENT_REASON_MISMATCH;
-        }
-    }
-
-    return NGX_AGENT_REASON_RULE;
 }
 
 

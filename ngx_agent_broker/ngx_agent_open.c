@@ -16,10 +16,6 @@
 
 static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
-static ngx_int_t ngx_agent_control_hash(ngx_agent_launcher_t *l,
-    json_t *request, const char *key);
-static ngx_int_t ngx_agent_control_text(ngx_agent_launcher_t *l,
-    json_t *request, const char *key, size_t max);
 static void ngx_agent_control_specs(ngx_agent_launcher_t *l,
     const policy_t *policy);
 static void ngx_agent_control_spec(ngx_agent_launcher_t *l,
@@ -46,12 +42,6 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
 
     name = json_string_value(json_object_get(request, "policy"));
 
-    if (name == NULL) {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"policy\" must be a string");
-        return;
-    }
-
     set = ngx_agent_set_get(l->connection->log);
     if (set == NULL) {
         ngx_agent_control_refuse(l, "internal", "no policies are loaded");
@@ -61,9 +51,6 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     policy = ngx_agent_control_policy(l, set, name);
 
     if (policy == NULL
-        || ngx_agent_control_text(l, request, "external_id", 128) != NGX_OK
-        || ngx_agent_control_text(l, request, "label", 128) != NGX_OK
-        || ngx_agent_control_hash(l, request, "code_sha256") != NGX_OK
         || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
            != NGX_OK)
     {
@@ -135,87 +122,12 @@ done:
 
 
 static ngx_int_t
-ngx_agent_control_text(ngx_agent_launcher_t *l, json_t *request,
-    const char *key, size_t max)
-{
-    size_t       i, n;
-    json_t      *value;
-    const char  *p;
-
-    value = json_object_get(request, key);
-
-    if (value == NULL) {
-        return NGX_OK;
-    }
-
-    p = json_string_value(value);
-    n = json_string_length(value);
-
-    if (p == NULL || n > max) {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"%s\" must be a string of at most %d bytes",
-                                 key, (int) max);
-        return NGX_DECLINED;
-    }
-
-    for (i = 0; i < n; i++) {
-
-        /* C1 too, which begins with 0xc2 in UTF-8 */
-
-        if ((u_char) p[i] < 0x20 || p[i] == 0x7f
-            || ((u_char) p[i] == 0xc2 && (u_char) p[i + 1] < 0xa0))
-        {
-            ngx_agent_control_refuse(l, "bad_request",
-                                     "\"%s\" holds a control byte", key);
-            return NGX_DECLINED;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_agent_control_hash(ngx_agent_launcher_t *l, json_t *request,
-    const char *key)
-{
-    json_t      *value;
-    const char  *p;
-
-    value = json_object_get(request, key);
-    p = json_string_value(value);
-
-    if (value == NULL
-        || (p && ngx_strlen(p) == 64
-            && strspn(p, "0123456789abcdef") == 64))
-    {
-        return NGX_OK;
-    }
-
-    ngx_agent_control_refuse(l, "bad_request",
-                             "\"%s\" must be 64 small hex digits", key);
-
-    return NGX_DECLINED;
-}
-
-
-static ngx_int_t
 ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
     json_t *env)
 {
     size_t       i;
     json_t      *value;
     const char  *name;
-
-    if (env == NULL) {
-        return NGX_OK;
-    }
-
-    if (!json_is_object(env)) {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"env\" must be an object");
-        return NGX_DECLINED;
-    }
 
     json_object_foreach(env, name, value) {
 
@@ -519,14 +431,6 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
 
     id = json_object_get(request, "task_id");
     lease = json_string_value(json_object_get(request, "lease"));
-
-    if (!json_is_string(id) || json_string_length(id) != NGX_AGENT_ID_LEN
-        || lease == NULL)
-    {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"task_id\" and \"lease\" must be strings");
-        return;
-    }
 
     if (l->fds_count == 0) {
         ngx_agent_control_refuse(l, "bad_descriptor",

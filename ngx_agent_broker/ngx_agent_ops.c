@@ -1,24 +1,22 @@
 /*
  * What a launcher can ask for: the operations of the control protocol.  Each
- * is a row of the table, with the phases it is understood in, whether it
- * takes descriptors, and its keys; what the row does not allow never reaches
- * a handler.
+ * is a row of the table, with the phases it is understood in and whether it
+ * takes descriptors; message.c has checked its keys.  What the rows do not
+ * allow never reaches a handler.
  */
 
 
 #include "ngx_agent_control.h"
+#include "message.h"
 
 
 #define NGX_AGENT_CLOSE_TIMEOUT  1000       /* for cut connections to end */
-#define NGX_AGENT_REASON_MAX     32
 
 
 typedef struct {
-    const char  *op;
     void       (*handler)(ngx_agent_launcher_t *l, json_t *request);
     ngx_uint_t   phases;                    /* bits: where it is understood */
     ngx_uint_t   fds;                       /* takes descriptors */
-    const char  *keys;                      /* " a b c ", all others refused */
 } ngx_agent_op_t;
 
 
@@ -31,97 +29,51 @@ static void ngx_agent_control_idle(ngx_agent_task_t *task);
 
 #define IN(phase)  (1 << NGX_AGENT_ ## phase)
 
-static const ngx_agent_op_t  ngx_agent_ops[] = {
+static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
-    { "open", ngx_agent_op_open, IN(NEW), 0,
-      " v op policy external_id label code_sha256 env " },
+    [MESSAGE_OPEN] = { ngx_agent_op_open, IN(NEW), 0 },
 
-    { "serve", ngx_agent_op_serve, IN(OPENED), 1,
-      " op " },
+    [MESSAGE_SERVE] = { ngx_agent_op_serve, IN(OPENED), 1 },
 
-    { "resume", ngx_agent_op_resume, IN(NEW), 1,
-      " v op task_id lease " },
+    [MESSAGE_RESUME] = { ngx_agent_op_resume, IN(NEW), 1 },
 
-    { "near_limit", ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0,
-      " op limit used " },
+    [MESSAGE_NEAR_LIMIT] = { ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0 },
 
     /* in DRAINED: one that crossed the event on its way */
 
-    { "close", ngx_agent_op_close, IN(SERVING)|IN(DRAINED), 0,
-      " op reason exit_code usage " },
+    [MESSAGE_CLOSE] = { ngx_agent_op_close, IN(SERVING)|IN(DRAINED), 0 },
 
-    { "policy", ngx_agent_op_policy, IN(NEW), 0,
-      " v op policy " },
-
-    { NULL, NULL, 0, 0, NULL }
+    [MESSAGE_POLICY] = { ngx_agent_op_policy, IN(NEW), 0 },
 };
 
 
 void
 ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
 {
-    char                   key[66];
-    json_t                *request, *value;
-    const char            *op, *name;
-    json_error_t           error;
-    const ngx_agent_op_t  *known;
+    char           err[MESSAGE_ERROR_MAX];
+    json_t        *request;
+    message_op_t   op;
 
-    request = NULL;
+    request = message_parse(line, len, &op, err);
 
-    /* jansson 2.14 skips a NUL byte behind a number */
-
-    if (memchr(line, '\0', len) == NULL) {
-        request = json_loadb((char *) line, len, JSON_REJECT_DUPLICATES,
-                             &error);
-    }
-
-    if (!json_is_object(request)) {
-        json_decref(request);
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "a line is not one JSON object");
+    if (request == NULL) {
+        ngx_agent_control_refuse(l, "bad_request", "%s", err);
         return;
     }
 
-    op = json_string_value(json_object_get(request, "op"));
-
-    for (known = ngx_agent_ops; known->op; known++) {
-        if (op && ngx_strcmp(op, known->op) == 0) {
-            break;
-        }
-    }
-
-    if (known->op == NULL) {
-        ngx_agent_control_refuse(l, "bad_request", "unknown \"op\"");
-        goto done;
-    }
-
-    if (!(known->phases & (1 << l->phase))) {
+    if (!(ngx_agent_ops[op].phases & (1 << l->phase))) {
         ngx_agent_control_refuse(l, "bad_request",
-                                 "\"%s\" is not awaited here", known->op);
-        goto done;
-    }
+                                 "\"%s\" is not awaited here",
+                                 message_op_name(op));
 
-    json_object_foreach(request, name, value) {
-
-        if (ngx_strlen(name) > 63 || strchr(name, ' ')
-            || (snprintf(key, sizeof(key), " %s ", name),
-                strstr(known->keys, key) == NULL))
-        {
-            ngx_agent_control_refuse(l, "bad_request",
-                                     "unknown key in \"%s\"", known->op);
-            goto done;
-        }
-    }
-
-    if (l->fds_count && !known->fds) {
+    } else if (l->fds_count && !ngx_agent_ops[op].fds) {
         ngx_agent_control_refuse(l, "bad_descriptor",
-                                 "\"%s\" takes no descriptors", known->op);
-        goto done;
+                                 "\"%s\" takes no descriptors",
+                                 message_op_name(op));
+
+    } else {
+        ngx_agent_ops[op].handler(l, request);
     }
-
-    known->handler(l, request);
-
-done:
 
     json_decref(request);
 }
@@ -188,13 +140,6 @@ ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
     limit = json_string_value(json_object_get(request, "limit"));
     used = json_object_get(request, "used");
 
-    if (limit == NULL || ngx_strlen(limit) > 32 || !json_is_integer(used)) {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"limit\" must be a string and \"used\" a "
-                                 "number");
-        return;
-    }
-
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
         return;
     }
@@ -218,19 +163,7 @@ ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
 static void
 ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request)
 {
-    const char             *reason;
-    ngx_agent_slot_view_t   view;
-
-    reason = json_string_value(json_object_get(request, "reason"));
-
-    if (reason == NULL || reason[0] == '\0'
-        || ngx_strlen(reason) > NGX_AGENT_REASON_MAX
-        || reason[strspn(reason, "abcdefghijklmnopqrstuvwxyz_")] != '\0')
-    {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"reason\" must be a word of small letters");
-        return;
-    }
+    ngx_agent_slot_view_t  view;
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK
         || view.sequence != l->task->sequence)
@@ -325,12 +258,6 @@ ngx_agent_op_policy(ngx_agent_launcher_t *l, json_t *request)
     }
 
     name = json_string_value(json_object_get(request, "policy"));
-
-    if (name == NULL) {
-        ngx_agent_control_refuse(l, "bad_request",
-                                 "\"policy\" must be a string");
-        return;
-    }
 
     set = ngx_agent_set_get(l->connection->log);
     if (set == NULL) {
