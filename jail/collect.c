@@ -10,7 +10,9 @@
  * no device is ever opened.
  *
  * What it writes is new (O_EXCL), the caller's alone (0600), and no more than
- * the tmpfs could hold, whatever sizes sparse files claim.
+ * the tmpfs could hold, whatever sizes sparse files claim.  What the result
+ * says of it is bounded as well: the names are the task's, and a result is
+ * often read by a model.
  */
 
 #include <errno.h>
@@ -46,6 +48,9 @@ typedef struct {
     unsigned         nlinked;
     collect_made_t   made[2 * COLLECT_FILES_MAX];
     unsigned         nmade;
+    size_t           text;              /* of the artifacts' names */
+    size_t           skipped_text;
+    unsigned         unnamed;           /* skipped, and not in the list */
     char             path[COLLECT_PATH_MAX + 1];
 } collect_walk_t;
 
@@ -64,6 +69,7 @@ static void collect_undo(collect_walk_t *w);
 static int collect_skip(collect_walk_t *w, const char *reason);
 static int collect_fault(collect_walk_t *w, const char *what);
 static json_t *collect_name(const char *path);
+static size_t collect_text(const char *path);
 
 
 int
@@ -140,6 +146,12 @@ collect_take(collect_t *c, int mount, fault_t *fault)
     } else {
         w.left = (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize;
         rc = collect_directory(&w, from, c->dir, 0, 0);
+    }
+
+    if (rc == 0 && w.unnamed) {
+        (void) json_array_append_new(c->skipped,
+                                     json_pack("{s:s, s:i}", "reason", "more",
+                                               "count", (int) w.unnamed));
     }
 
     if (from != -1) {
@@ -338,7 +350,9 @@ collect_file(collect_walk_t *w, int in, int to, const char *name,
     int       rc, out;
     unsigned  i;
 
-    if (w->nfiles == COLLECT_FILES_MAX) {
+    if (w->nfiles == COLLECT_FILES_MAX
+        || w->text + collect_text(w->path) > COLLECT_TEXT_MAX)
+    {
         return collect_skip(w, "too_many");
     }
 
@@ -361,6 +375,7 @@ collect_file(collect_walk_t *w, int in, int to, const char *name,
 
     w->left -= (uint64_t) st->st_size;
     w->nfiles++;
+    w->text += collect_text(w->path);
 
     out = openat(to, name, O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC,
                  0600);
@@ -524,7 +539,14 @@ collect_undo(collect_walk_t *w)
 static int
 collect_skip(collect_walk_t *w, const char *reason)
 {
-    if (json_array_size(w->collect->skipped) < COLLECT_SKIPPED_MAX) {
+    w->skipped_text += collect_text(w->path);
+
+    if (json_array_size(w->collect->skipped) >= COLLECT_SKIPPED_MAX
+        || w->skipped_text > COLLECT_TEXT_MAX)
+    {
+        w->unnamed++;
+
+    } else {
         (void) json_array_append_new(w->collect->skipped,
                                      json_pack("{s:o, s:s}",
                                                "name", collect_name(w->path),
@@ -560,4 +582,15 @@ collect_name(const char *path)
     utf8_escape(path, name, sizeof(name));
 
     return json_string(name);
+}
+
+
+static size_t
+collect_text(const char *path)
+{
+    char  name[4 * COLLECT_PATH_MAX + 1];
+
+    utf8_escape(path, name, sizeof(name));
+
+    return strlen(name);
 }

@@ -13,7 +13,8 @@
 
 
 #define COLLECT_FILES_MAX    1000
-#define COLLECT_SKIPPED_MAX  1000       /* that are named in the result */
+#define COLLECT_SKIPPED_MAX  100        /* that are named in the result */
+#define COLLECT_TEXT_MAX     65536      /* bytes of all names in a list of it */
 #define COLLECT_DEPTH_MAX    32
 #define COLLECT_PATH_MAX     4095
 
@@ -24,7 +25,8 @@ typedef struct {
     bool         is_made;               /* it was not there before */
 
     json_t      *artifacts;             /* of {name, bytes, sha256, type} */
-    json_t      *skipped;               /* of {name, reason} */
+    json_t      *skipped;               /* of {name, reason}, and perhaps a
+                                           last {reason: "more", count} */
 } collect_t;
 
 

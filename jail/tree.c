@@ -21,7 +21,7 @@ static int tree_entry(tree_t *t, int dir, const char *name, size_t len,
 static int tree_open(const tree_t *t, int dir, const char *name, int entry,
     int flags);
 static int tree_file(tree_t *t, tree_entry_t *e, int fd);
-static int tree_link(tree_entry_t *e, int entry);
+static int tree_link(tree_t *t, tree_entry_t *e, int entry);
 static tree_entry_t *tree_add(tree_t *t);
 static int tree_order(const void *one, const void *two);
 
@@ -228,7 +228,7 @@ tree_entry(tree_t *t, int dir, const char *name, size_t len, unsigned depth)
         break;
 
     case S_IFLNK:
-        rc = tree_link(e, entry);
+        rc = tree_link(t, e, entry);
         break;
 
     default:
@@ -314,7 +314,7 @@ tree_file(tree_t *t, tree_entry_t *e, int fd)
 
 
 static int
-tree_link(tree_entry_t *e, int entry)
+tree_link(tree_t *t, tree_entry_t *e, int entry)
 {
     ssize_t  n;
     char     target[TREE_PATH_MAX + 1];
@@ -330,6 +330,7 @@ tree_link(tree_entry_t *e, int entry)
         n = 0;
     }
 
+    t->text += (size_t) n;
     e->target = strndup(target, (size_t) n);
 
     return e->target ? 0 : -1;
@@ -344,7 +345,9 @@ tree_add(tree_t *t)
     size_t         cap;
     tree_entry_t  *more, *e;
 
-    if (t->n == TREE_ENTRIES_MAX) {
+    t->text += strlen(t->path);
+
+    if (t->n == TREE_ENTRIES_MAX || t->text > TREE_TEXT_MAX) {
         errno = E2BIG;
         return NULL;
     }

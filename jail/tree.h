@@ -18,6 +18,7 @@
 #define TREE_ENTRIES_MAX  200000
 #define TREE_DEPTH_MAX    64
 #define TREE_PATH_MAX     4095
+#define TREE_TEXT_MAX     (32u << 20)   /* bytes of all paths and targets */
 
 
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     size_t         cap;
     uint64_t       bytes;               /* of all files */
     uint64_t       max;                 /* bytes that may be read */
+    size_t         text;                /* bytes of paths and targets */
     int            content;             /* gets all bytes; -1: none does */
     char           path[TREE_PATH_MAX + 1];     /* where it is, or failed */
 } tree_t;

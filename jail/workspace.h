@@ -13,6 +13,7 @@
 
 
 #define WORKSPACE_NAMES_MAX  1000       /* of each kind in the result */
+#define WORKSPACE_TEXT_MAX   65536      /* bytes of all names in it */
 
 /* while files are copied back; what a killed launcher left of it is removed */
 #define WORKSPACE_STAGING    ".agent-workspace"

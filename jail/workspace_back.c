@@ -49,7 +49,8 @@ typedef struct {
     mode_t          umask;
     back_change_t  *changes;            /* in the order of the trees */
     size_t          n;
-    unsigned        cut;                /* names that the result leaves out */
+    size_t          text;               /* bytes of names in the result */
+    unsigned        cut;                /* names that it leaves out */
 } back_t;
 
 
@@ -592,13 +593,16 @@ back_tell(back_t *b, const char *list, const tree_entry_t *e,
     json_t  *array, *value;
 
     array = json_object_get(b->workspace->result, list);
+    utf8_escape(e->path, name, sizeof(name) - 1);
 
-    if (json_array_size(array) >= WORKSPACE_NAMES_MAX) {
+    if (json_array_size(array) >= WORKSPACE_NAMES_MAX
+        || b->text + strlen(name) > WORKSPACE_TEXT_MAX)
+    {
         b->cut++;
         return;
     }
 
-    utf8_escape(e->path, name, sizeof(name) - 1);
+    b->text += strlen(name);
 
     if (e->type == S_IFDIR) {
         (void) strcat(name, "/");

@@ -109,6 +109,17 @@ for my $user (ways()) {
     is(scalar(grep { $_ eq 'too_many' } values %{ skipped($j) }), 100,
        'the others are named');
 
+    ($j, $dir) = out('n=$(printf %200s | tr " " x); '
+        . 'for i in $(seq 900); do : > $n$i; ln -s x l$n$i; done', $user);
+    cmp_ok(length JSON::PP->new->encode($j), '<', 300_000,
+           "$way: names of the task's do not fill the result");
+    is(scalar(() = names($dir)), scalar @{ $j->{artifacts} },
+       'what is not named is not taken');
+    cmp_ok(scalar @{ $j->{artifacts} }, '>', 200, 'many are');
+    is($j->{artifacts_skipped}[-1]{reason}, 'more', 'the rest is counted');
+    is($j->{artifacts_skipped}[-1]{count} + @{ $j->{artifacts_skipped} } - 1
+       + @{ $j->{artifacts} }, 1800, 'exactly');
+
     ($j, $dir) = out('d=.; for i in $(seq 40); do d=$d/d; mkdir $d; done; '
                      . 'echo x > $d/f; echo y > d/y', $user);
     is_deeply([values %{ skipped($j) }], ['too_deep'],

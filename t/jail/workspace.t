@@ -253,6 +253,17 @@ for my $user (ways()) {
     is(list($dir), 'a gone', 'nothing came and nothing is gone');
     is(content("$dir/a"), 'before', 'nothing changed');
 
+    # the result stays small
+
+    $dir = workspace($user);
+    $j = work($dir, 'n=$(printf %200s | tr " " x); '
+                  . 'for i in $(seq 900); do : > $n$i; done', $user);
+    cmp_ok(length JSON::PP->new->encode($j), '<', 200_000,
+           "$way: names of the task's do not fill the result");
+    is(@{ $j->{workspace}{added} } + $j->{workspace}{more}, 900,
+       'what is not named is counted');
+    is(scalar(split / /, list($dir)), 900, 'and copied all the same');
+
     # what a killed launcher left
 
     $dir = workspace($user, 'a' => 'a', '.agent-workspace/0' => 'left');
