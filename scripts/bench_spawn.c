@@ -1,7 +1,7 @@
 /*
  * What it costs to start a command and see it end.
  *
- *     bench_spawn ROUNDS row:NAME COMMAND ARG... [row:NAME COMMAND ARG...]...
+ *     bench_spawn ROUNDS[xWAYS] row:NAME COMMAND ARG... [row:NAME ...]...
  *
  * The commands take turns, one run of each a round, in an order that moves
  * on by one: a machine that is busy for a while is busy for all of them, so
@@ -10,6 +10,9 @@
  * and of all it started: what it leaves behind (bubblewrap does not wait for
  * its box to be torn down) falls to this process as its subreaper, and is
  * waited for, and counted, before the next run.  Output goes to /dev/null.
+ *
+ * With WAYS a turn is a batch of that many times BATCH runs, so many at once,
+ * and its time is the batch's divided by their number.
  *
  * Prints one line a command: name, runs, minimum, median, 99th percentile,
  * median CPU, tab-separated.  A run that fails ends everything.
@@ -31,6 +34,8 @@
 #define ROWS_MAX    16
 #define ROUNDS_MAX  100000
 #define WARM_UP     5
+#define WAYS_MAX    64
+#define BATCH       5
 
 
 typedef struct {
@@ -46,6 +51,9 @@ extern char  **environ;
 
 static size_t parse_rows(int argc, char **argv, row_t *rows);
 static int run_once(char **argv, uint64_t *wall, uint64_t *cpu);
+static int run_batch(char **argv, unsigned ways, uint64_t *wall,
+    uint64_t *cpu);
+static int start(char **argv, pid_t *pid);
 static uint64_t cpu_time(const struct rusage *usage);
 static uint64_t now(void);
 static int compare(const void *one, const void *two);
@@ -55,16 +63,25 @@ static uint64_t percentile(const uint64_t *sorted, size_t n, unsigned share);
 int
 main(int argc, char **argv)
 {
-    long      rounds, round;
+    int       rc;
+    char     *end;
+    long      rounds, round, ways;
     row_t     rows[ROWS_MAX], *row;
     size_t    i, n;
     uint64_t  wall, cpu;
 
-    rounds = argc > 3 ? strtol(argv[1], NULL, 10) : 0;
+    ways = 1;
+    rounds = argc > 3 ? strtol(argv[1], &end, 10) : 0;
     n = argc > 3 ? parse_rows(argc - 2, argv + 2, rows) : 0;
 
-    if (rounds < 1 || rounds > ROUNDS_MAX || n == 0) {
-        (void) fprintf(stderr, "usage: bench_spawn ROUNDS "
+    if (rounds && *end == 'x') {
+        ways = strtol(end + 1, NULL, 10);
+    }
+
+    if (rounds < 1 || rounds > ROUNDS_MAX || ways < 1 || ways > WAYS_MAX
+        || n == 0)
+    {
+        (void) fprintf(stderr, "usage: bench_spawn ROUNDS[xWAYS] "
                        "row:NAME COMMAND ARG...\n");
         return 2;
     }
@@ -84,12 +101,16 @@ main(int argc, char **argv)
         }
     }
 
-    for (round = -WARM_UP; round < rounds; round++) {
+    for (round = ways == 1 ? -WARM_UP : -1; round < rounds; round++) {
 
         for (i = 0; i < n; i++) {
             row = &rows[(i + (size_t) (round + WARM_UP)) % n];
 
-            if (run_once(row->argv, &wall, &cpu) != 0) {
+            rc = ways == 1 ? run_once(row->argv, &wall, &cpu)
+                           : run_batch(row->argv, (unsigned) ways, &wall,
+                                       &cpu);
+
+            if (rc != 0) {
                 (void) fprintf(stderr, "bench_spawn: \"%s\" failed\n",
                                row->name);
                 return 1;
@@ -150,11 +171,95 @@ parse_rows(int argc, char **argv, row_t *rows)
 static int
 run_once(char **argv, uint64_t *wall, uint64_t *cpu)
 {
-    int                          status, ignored;
-    pid_t                        pid;
-    uint64_t                     start;
-    struct rusage                usage;
-    posix_spawn_file_actions_t   actions;
+    int            status, ignored;
+    pid_t          pid;
+    uint64_t       begin;
+    struct rusage  usage;
+
+    begin = now();
+
+    if (start(argv, &pid) != 0 || wait4(pid, &status, 0, &usage) != pid) {
+        return -1;
+    }
+
+    *wall = now() - begin;
+    *cpu = cpu_time(&usage);
+
+    while (wait4(-1, &ignored, 0, &usage) > 0) {
+        *cpu += cpu_time(&usage);
+    }
+
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+
+static int
+run_batch(char **argv, unsigned ways, uint64_t *wall, uint64_t *cpu)
+{
+    int            status;
+    pid_t          pid, pids[WAYS_MAX];
+    unsigned       i, ended, started, total;
+    uint64_t       begin;
+    struct rusage  usage;
+
+    total = ways * BATCH;
+    begin = now();
+    *cpu = 0;
+
+    for (started = 0; started < ways; started++) {
+        if (start(argv, &pids[started]) != 0) {
+            return -1;
+        }
+    }
+
+    for (ended = 0; ended < total; /* void */) {
+        pid = wait4(-1, &status, 0, &usage);
+
+        if (pid == -1) {
+            return -1;
+        }
+
+        *cpu += cpu_time(&usage);
+
+        for (i = 0; i < ways && pids[i] != pid; i++) { /* void */ }
+
+        if (i == ways) {
+            continue;                   /* what one of them left behind */
+        }
+
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            return -1;
+        }
+
+        ended++;
+        pids[i] = -1;
+
+        if (started < total) {
+            if (start(argv, &pids[i]) != 0) {
+                return -1;
+            }
+
+            started++;
+        }
+    }
+
+    *wall = (now() - begin) / total;
+
+    while (wait4(-1, &status, 0, &usage) > 0) {
+        *cpu += cpu_time(&usage);
+    }
+
+    *cpu /= total;
+
+    return 0;
+}
+
+
+static int
+start(char **argv, pid_t *pid)
+{
+    int                         rc;
+    posix_spawn_file_actions_t  actions;
 
     if (posix_spawn_file_actions_init(&actions) != 0
         || posix_spawn_file_actions_addopen(&actions, 0, "/dev/null",
@@ -165,26 +270,11 @@ run_once(char **argv, uint64_t *wall, uint64_t *cpu)
         return -1;
     }
 
-    start = now();
-
-    if (posix_spawn(&pid, argv[0], &actions, NULL, argv, environ) != 0) {
-        return -1;
-    }
-
-    if (wait4(pid, &status, 0, &usage) != pid) {
-        return -1;
-    }
-
-    *wall = now() - start;
-    *cpu = cpu_time(&usage);
-
-    while (wait4(-1, &ignored, 0, &usage) > 0) {
-        *cpu += cpu_time(&usage);
-    }
+    rc = posix_spawn(pid, argv[0], &actions, NULL, argv, environ);
 
     (void) posix_spawn_file_actions_destroy(&actions);
 
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+    return rc == 0 ? 0 : -1;
 }
 
 

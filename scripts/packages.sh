@@ -26,6 +26,10 @@ PACKAGES_TEST="$PACKAGES_TEST $PACKAGES_CLIENTS"
 # make one
 PACKAGES_VM="systemd dbus dbus-user-session"
 
+# only for what make bench compares with; a row says what is not installed
+
+PACKAGES_BENCH="bubblewrap crun runc firejail"
+
 # packages_missing LIST: those of them that are not installed
 packages_missing() {
     for package in $1; do
