@@ -32,7 +32,8 @@
 
 typedef enum {
     RLIMIT_SAME = 0,            /* soft and hard are the value, or no box */
-    RLIMIT_FULL                 /* soft becomes the hard limit */
+    RLIMIT_FULL,                /* soft becomes the hard limit */
+    RLIMIT_ROOM                 /* the same, and the hard one at least value */
 } box_rlimit_mode_t;
 
 
@@ -371,7 +372,7 @@ box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
     box_rlimit_t         nofile;
 
     nofile = (box_rlimit_t) {
-        RLIMIT_NOFILE, "nofile", RLIMIT_SAME, limits[LIMIT_OPEN_FILES]
+        RLIMIT_NOFILE, "nofile", RLIMIT_ROOM, limits[LIMIT_OPEN_FILES]
     };
 
     n = sizeof(box_rlimits) / sizeof(box_rlimits[0]);
@@ -380,18 +381,20 @@ box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
         l = i < n ? &box_rlimits[i] : &nofile;
         value = l->value;
 
-        if (l->mode == RLIMIT_FULL) {
+        if (l->mode != RLIMIT_SAME) {
 
             if (prlimit(box->pid, l->resource, NULL, &old) != 0) {
                 return fault_set(fault, STAGE_RLIMITS, errno,
                                  "the limit %s cannot be read", l->name);
             }
 
-            if (old.rlim_cur == old.rlim_max) {
-                continue;
+            if (l->mode == RLIMIT_FULL || old.rlim_max > value) {
+                value = old.rlim_max;
             }
 
-            value = old.rlim_max;
+            if (old.rlim_cur == value && old.rlim_max == value) {
+                continue;
+            }
         }
 
         new = (struct rlimit) { value, value };

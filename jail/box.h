@@ -88,6 +88,7 @@ typedef struct {
     const char      *env[BOX_ENV_MAX];  /* names that the caller may set */
     unsigned         nenv;
     uint64_t         memory;            /* the limit, for the size of shm */
+    uint64_t         open_files;        /* the limit */
     char            *limits;            /* all of them, as JSON */
 
     /* the network */

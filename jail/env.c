@@ -12,7 +12,7 @@
 
 
 #define ENV_DOOR       "127.0.0.1:8899"
-#define ENV_NO_PROXY   "localhost,127.0.0.1,::1"
+#define ENV_NO_PROXY   "localhost,127.0.0.1,::1,[::1]"  /* as URLs have it */
 #define ENV_MAX        (56 + VARIABLES_MAX)
 
 

@@ -316,6 +316,7 @@ run_limits(run_t *r)
     }
 
     r->spec.memory = r->result.limits[LIMIT_MEMORY];
+    r->spec.open_files = r->result.limits[LIMIT_OPEN_FILES];
     bytes = 0;
 
     for (i = 0; i < r->spec.nfiles; i++) {

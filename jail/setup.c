@@ -411,6 +411,8 @@ setup_privileges(setup_t *s)
 static int
 setup_ready(setup_t *s)
 {
+    struct rlimit  limit;
+
     if (setup_report(s, REPORT_READY, STAGE_START, 0, s->disks, s->ndisks)
         != 0)
     {
@@ -419,6 +421,14 @@ setup_ready(setup_t *s)
 
     while (s->ndisks > 0) {
         (void) close(s->disks[--s->ndisks]);
+    }
+
+    /* not before: the set-up needs more of them than some tasks may have */
+
+    limit = (struct rlimit) { s->spec->open_files, s->spec->open_files };
+
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return setup_detail(s, "the limit of open files cannot be set");
     }
 
     if (setup_wait(s, SYNC_GO) != 0) {

@@ -99,7 +99,7 @@ print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), sys.byteorder))'`;
     my %env = $r->{json}{stdout} =~ /^(\w+)=(.*)$/mg;
     is($env{$_}, 'http://127.0.0.1:8899', "$_ names the door")
         for qw(HTTP_PROXY http_proxy HTTPS_PROXY https_proxy AGENT_BROKER_URL);
-    is($env{$_}, 'localhost,127.0.0.1,::1', "$_ leaves the box alone")
+    is($env{$_}, 'localhost,127.0.0.1,::1,[::1]', "$_ leaves the box alone")
         for qw(NO_PROXY no_proxy);
     is($env{NODE_USE_ENV_PROXY}, 1, 'node is told to look');
     end($b);

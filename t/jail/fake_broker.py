@@ -23,6 +23,9 @@ import sys
 import threading
 import time
 
+IP_PKTINFO = 8
+IPV6_FREEBIND = 78
+
 path, log_path, scenario = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 log_file = open(log_path, "a", buffering=1)
 lock = threading.Lock()
@@ -84,13 +87,30 @@ def serve_door(listener):
         conn.close()
 
 
+def serve_udp(s):
+    """Says what was said, from the address that it was said to."""
+    s.setblocking(True)
+    if s.family == socket.AF_INET6:
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        s.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
+    else:
+        s.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+    while True:
+        data, control, _, peer = s.recvmsg(4096, 256)
+        try:
+            s.sendmsg([b"door " + data], control, 0, peer)
+        except OSError as e:
+            log(udp=str(e))
+
+
 def describe(fd):
     s = socket.socket(fileno=os.dup(fd))
     with s:
         return {
             "family": int(s.family), "type": int(s.type),
             "listening": s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN),
-            "v6only": s.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY),
+            "v6only": s.family == socket.AF_INET6 and s.getsockopt(
+                socket.IPPROTO_IPV6, socket.IPV6_V6ONLY),
             "name": s.getsockname()[:2],
             "cookie": int.from_bytes(
                 s.getsockopt(socket.SOL_SOCKET, 71, 8), sys.byteorder),
@@ -166,7 +186,8 @@ def client(conn, listener_box):
                         threading.Thread(target=serve_door, args=(s,),
                                          daemon=True).start()
                     else:
-                        s.detach()
+                        threading.Thread(target=serve_udp, args=(s,),
+                                         daemon=True).start()
                 fds = []
             elif op == "close":
                 answer = {"ok": True, "egress": EGRESS}

@@ -1,0 +1,299 @@
+#!/usr/bin/perl
+
+# The network of a box, from inside: every address is the broker's doors, and
+# nothing is anything else.  What is refused is refused at once.
+
+use v5.36;
+
+use FindBin;
+use IPC::Open2 qw(open2);
+use JSON::PP ();
+use lib $FindBin::Bin;
+use Jail;
+use Test::More;
+
+my $json = JSON::PP->new->utf8;
+my $n = 0;
+
+my @doors = map { { name => $_->[0], port => $_->[1] } }
+    ['proxy', 8899], ['web', 80], ['web', 443], ['dns-udp', 53],
+    ['dns-tcp', 53];
+
+sub broker (%task) {
+    $n++;
+    my %b = (socket => dir() . "/control.$n", log => dir() . "/log.$n");
+    open my $f, '>', $b{log};
+    $b{pid} = open2($b{out}, $b{in}, '/usr/bin/python3',
+                    "$FindBin::Bin/fake_broker.py", $b{socket}, $b{log},
+                    $json->encode({ task => { doors => \@doors, %task } }));
+    readline($b{out}) eq "ready\n" or die 'the fake broker did not start';
+    return \%b;
+}
+
+sub end ($b) {
+    close $b->{in};
+    waitpid $b->{pid}, 0;
+}
+
+# What each of a list of [kind, address, port, scope?] comes to, as
+# "answer" (a door's), "connected" or the errno's name; and the slowest, in ms
+my $probe = <<'END';
+import errno, json, socket, sys, time
+
+def one(kind, address, port, scope=0):
+    v6 = ":" in address
+    s = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET,
+                      socket.SOCK_STREAM if kind == "tcp"
+                      else socket.SOCK_DGRAM)
+    s.settimeout(patience)
+    try:
+        s.connect((address, port, 0, scope) if v6 else (address, port))
+        s.send(b"GET / HTTP/1.0\r\n\r\n")
+        answer = s.recv(100)
+        return "answer" if answer.startswith((b"HTTP/1.0 200", b"door GET")) \
+            else "connected"
+    except TimeoutError:
+        return "TIMEOUT"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    finally:
+        s.close()
+
+seen, slowest, patience = [], 0, float(sys.argv[1])
+for what in json.load(open("list")):
+    start = time.monotonic()
+    seen.append(one(*what))
+    slowest = max(slowest, time.monotonic() - start)
+json.dump([seen, int(slowest * 1000)], sys.stdout)
+END
+
+sub probe ($broker, $list, %opt) {
+    open my $f, '>', dir() . '/list'; print $f $json->encode($list); close $f;
+    my @broker = $broker ? ('--control', $broker->{socket}) : '--offline';
+    my $r = jail(['run', @broker, '--in', dir() . '/list', '--',
+                  '/usr/bin/python3', '-c', $probe, $opt{patience} // 5],
+                 %opt);
+    my $got = eval { $json->decode($r->{json}{stdout}) };
+    diag "no probe: $r->{out}$r->{err}" if !$got;
+    return { seen => $got->[0], ms => $got->[1] };
+}
+
+my @v4 = qw(127.0.0.1 127.9.9.9 10.0.0.1 192.168.1.1 169.254.169.254
+            192.0.2.7 198.18.0.5 8.8.8.8 0.0.0.0);
+my @v6 = qw(::1 2001:db8::7 fd00:ec2::254 ::ffff:192.0.2.1 64:ff9b::808:808
+            2606:4700::1111 ::);
+
+sub each_is ($what, $wanted, $got, @list) {
+    my @odd = map { "@{ $list[$_] }: $got->{seen}[$_]" }
+              grep { $got->{seen}[$_] ne $wanted } 0 .. $#list;
+    is(join("\n", @odd), '', $what);
+    cmp_ok($got->{ms}, '<', 1000, 'at once');
+}
+
+for my $user (ways()) {
+    my $way = way($user);
+    my $b = broker();
+
+    my @list = map { my $a = $_; map { ['tcp', $a, $_] } 80, 443, 8899, 53 }
+               @v4, @v6;
+    each_is("$way: every address leads to the doors", 'answer',
+            probe($b, \@list, user => $user), @list);
+
+    @list = map { my $a = $_; map { ['tcp', $a, $_] } 22, 25, 81, 853, 8898 }
+            @v4, @v6;
+    each_is("A-080 $way: any other port is refused, by IPv6 too",
+            'ECONNREFUSED', probe($b, \@list, user => $user), @list);
+
+    @list = map { ['udp', $_, 53] } @v4[0 .. 7], @v6[0 .. 5];
+    each_is("B-039 $way: whichever resolver is asked, the door answers",
+            'answer', probe($b, \@list, user => $user), @list);
+
+    @list = map { my $a = $_; map { ['udp', $a, $_] } 123, 443, 5353, 5355 }
+            @v4[0 .. 7], @v6[0 .. 5];
+    each_is("B-039 $way: any other datagram is refused", 'ECONNREFUSED',
+            probe($b, \@list, user => $user), @list);
+
+    # groups and scopes lead nowhere; how that is said is the kernel's, and
+    # to an IPv6 group it says nothing
+
+    @list = (['udp', '224.0.0.251', 5353], ['udp', '224.0.0.252', 5355],
+             ['udp', 'ff02::fb', 5353, 1], ['udp', 'ff02::1:3', 5355, 1],
+             ['udp', '255.255.255.255', 67], ['tcp', '224.0.0.1', 80],
+             ['tcp', 'ff02::1', 80, 1], ['tcp', '255.255.255.255', 80]);
+    my $got = probe($b, \@list, user => $user, patience => 0.1);
+    my @odd = map { "@{ $list[$_] }: $got->{seen}[$_]" }
+              grep { $got->{seen}[$_] !~ /^E(?:CONNREFUSED|NETUNREACH|ACCES|
+                                          ADDRNOTAVAIL|INVAL|HOSTUNREACH)$/x
+                     && "$list[$_][1] $got->{seen}[$_]" !~ /^ff.* TIMEOUT$/ }
+              0 .. $#list;
+    is(join("\n", @odd), '', "A-080 $way: no multicast, no broadcast");
+    cmp_ok($got->{ms}, '<', 1000, 'at once');
+
+    my $r = jail(['run', '--control', $b->{socket}, '--',
+                  '/usr/bin/python3', '-c', <<'END'], user => $user);
+import errno, json, os, socket, struct, threading, urllib.request
+
+def attempt(f, *args):
+    try:
+        f(*args)
+        return "done"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+def netlink(kind):
+    """A route or an address, as an administrator would change it."""
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    s.send(struct.pack("=IHHII BBBBBBBBI", 28, kind, 5, 1, 0,
+                       2, 0, 0, 0, 255, 3, 254, 2, 0))
+    code = struct.unpack_from("=i", s.recv(4096), 16)[0]
+    return errno.errorcode.get(-code, "done")
+
+def bound(family, address, port, reuse=()):
+    s = socket.socket(family, socket.SOCK_STREAM)
+    for option in reuse:
+        s.setsockopt(socket.SOL_SOCKET, option, 1)
+    s.bind((address, port))
+    s.listen()
+    return s
+
+served = {}
+for family, address, url in (
+        (socket.AF_INET, "127.0.0.1", "http://127.0.0.1:8000/"),
+        (socket.AF_INET, "127.0.0.1", "http://localhost:8000/"),
+        (socket.AF_INET6, "::1", "http://[::1]:8000/")):
+    listener = bound(family, address, 8000, [socket.SO_REUSEADDR])
+    def serve():
+        c, _ = listener.accept()
+        c.recv(4096)
+        c.sendall(b"HTTP/1.0 200 OK\r\n\r\nmine")
+        c.close()
+    threading.Thread(target=serve, daemon=True).start()
+    served[url] = urllib.request.urlopen(url, timeout=5).read().decode()
+    listener.close()
+
+both = [socket.SO_REUSEADDR, socket.SO_REUSEPORT]
+print(json.dumps({
+    "interfaces": socket.if_nameindex(),
+    "local": sorted({a[4][0] for a in socket.getaddrinfo("localhost", 80)}),
+    "netlink": {p: attempt(socket.socket, socket.AF_NETLINK,
+                           socket.SOCK_RAW, p) for p in range(23)},
+    "packet": attempt(socket.socket, socket.AF_PACKET, socket.SOCK_RAW),
+    "raw": attempt(socket.socket, socket.AF_INET, socket.SOCK_RAW, 1),
+    "raw6": attempt(socket.socket, socket.AF_INET6, socket.SOCK_RAW, 58),
+    "ping": attempt(socket.socket, socket.AF_INET, socket.SOCK_DGRAM, 1),
+    "vsock": attempt(socket.socket, 40, socket.SOCK_STREAM),
+    "newroute": netlink(24), "delroute": netlink(25), "newaddr": netlink(20),
+    "low": attempt(bound, socket.AF_INET, "127.0.0.1", 81),
+    "door": attempt(bound, socket.AF_INET, "127.0.0.1", 8899, both),
+    "door6": attempt(bound, socket.AF_INET6, "::1", 8899, both),
+    "served": served,
+    "inet6": open("/proc/net/if_inet6").read().split()[0::6],
+    "resolv": open("/etc/resolv.conf").read(),
+}))
+END
+    my $in = eval { $json->decode($r->{json}{stdout}) }
+        or diag "no result: $r->{out}$r->{err}";
+    is_deeply($in->{interfaces}, [[1, 'lo']],
+              "F-045 $way: the loopback interface is the only one");
+    is_deeply($in->{inet6}, ['0' x 31 . '1'],
+              'A-080 and has no IPv6 address but ::1');
+    is_deeply([grep { $in->{netlink}{$_} eq 'done' } 0 .. 22], [0],
+              'A-062 netlink is open for routes, to be read, only');
+    is(join(' ', @{$in}{qw(packet raw raw6 vsock)}),
+       'EAFNOSUPPORT EPERM EPERM EAFNOSUPPORT',
+       'A-060 A-062 no packets, no raw sockets, no vsock');
+    like($in->{ping}, qr/^E(?:ACCES|PERM)$/, 'A-062 no ping');
+    is(join(' ', @{$in}{qw(newroute delroute newaddr)}),
+       'EPERM EPERM EPERM', 'routes and addresses cannot be changed');
+    is(join(' ', @{$in}{qw(low door door6)}),
+       'EACCES EADDRINUSE EADDRINUSE',
+       'nobody can take the place of a door');
+    is_deeply([values %{ $in->{served} }], [('mine') x 3],
+              'F-033 the task\'s own servers on loopback are reached');
+    like($in->{resolv}, qr/^nameserver 127\.0\.0\.1\n/,
+         'B-039 the resolver is the door');
+    end($b);
+
+    # without a broker there is no door and no way
+
+    @list = map { my $a = $_; map { ['tcp', $a, $_] } 53, 80, 8899 }
+            '127.0.0.1', '::1';
+    each_is("$way: offline no door is there", 'ECONNREFUSED',
+            probe(undef, \@list, user => $user), @list);
+    @list = map { my $a = $_; (['tcp', $a, 80], ['udp', $a, 53]) }
+            '8.8.8.8', '169.254.169.254', '198.18.0.5', '2001:db8::7';
+    $got = probe(undef, \@list, user => $user);
+    each_is("$way: and no address is reachable", 'ENETUNREACH', $got, @list);
+
+    my $j = box('t=$(date +%s%3N); getent ahosts x.test; echo $?; '
+                . '/usr/bin/python3 -c "import socket; '
+                . 'socket.getaddrinfo(\'x.test\', 80)" 2>&1 | tail -1; '
+                . 'echo $(($(date +%s%3N) - t))', user => $user);
+    my ($ms) = $j->{stdout} =~ /^2\nsocket.gaierror: .*\n(\d+)$/;
+    cmp_ok($ms // 9999, '<', 1000, "B-039 $way: offline a name fails at once")
+        or diag $j->{stdout};
+}
+
+# As many doors as one message can carry, whatever the limit of open files
+
+{
+    my @many = ((map { { name => 'web', port => 7000 + $_ } } 1 .. 62),
+                { name => 'dns-udp', port => 53 },
+                { name => 'proxy', port => 8899 });
+    my $b = broker(doors => \@many);
+    my @list = map { [$_->{name} eq 'dns-udp' ? 'udp' : 'tcp', '192.0.2.1',
+                      $_->{port}] } @many;
+    each_is('64 doors are served', 'answer', probe($b, \@list), @list);
+
+    for my $try (1 .. 5) {
+        my $r = jail(['run', '--control', $b->{socket}, '--open-files', '16',
+                      '--', 'sh', '-c', 'ulimit -n']);
+        is($r->{json}{stdout}, "16\n", 'with few open files as well')
+            or diag $r->{out};
+    }
+    end($b);
+}
+
+# A machine without IPv6, and one without netlink: the calls are refused to
+# the launcher as such a kernel does it
+
+SKIP: {
+    my $without = cc('without', <<'END', '-lseccomp');
+#include <errno.h>
+#include <seccomp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int
+main(int argc, char **argv)
+{
+    scmp_filter_ctx  c = seccomp_init(SCMP_ACT_ALLOW);
+
+    return seccomp_attr_set(c, SCMP_FLTATR_CTL_NNP, 1)
+           || seccomp_rule_add(c, SCMP_ACT_ERRNO(atoi(argv[2])),
+                               SCMP_SYS(socket), 1,
+                               SCMP_A0(SCMP_CMP_EQ, atoi(argv[1])))
+           || seccomp_load(c) || execv(argv[3], argv + 3);
+}
+END
+    skip 'no static libseccomp', 3 if !$without;
+
+    my $b = broker();
+    my @list = map { my $a = $_; map { ['tcp', $a, $_] } 80, 443, 8899 } @v4;
+    push @list, ['udp', '8.8.8.8', 53];
+    each_is('without IPv6 the doors are there for IPv4', 'answer',
+            probe($b, \@list, program => [$without, 10, 97]), @list);
+
+    my $r = jail(['run', '--control', $b->{socket}, '--', 'true'],
+                 program => [$without, 16, 1]);
+    is_deeply([@{ $r->{json}{error} // {} }{qw(stage errno)}],
+              ['net_route', 'EPERM'],
+              'a box whose addresses cannot be made local is none')
+        or diag $r->{out};
+    isnt($r->{json}{error}{fix}, undef, 'and what mends it is said');
+    end($b);
+}
+
+is_deeply([leftovers()], [], 'nothing is left');
+
+done_testing;
