@@ -171,8 +171,8 @@ sub cc ($name, $source, @flags) {
     open my $f, '>', "$dir/$name.c" or die $!;
     print $f $source;
     close $f;
-    system('gcc', '-std=gnu17', '-O1', '-static', @flags, '-o', "$dir/$name",
-           "$dir/$name.c") == 0 or return;
+    system('gcc', '-std=gnu17', '-O1', '-static', '-o', "$dir/$name",
+           "$dir/$name.c", @flags) == 0 or return;
     return "$dir/$name";
 }
 
