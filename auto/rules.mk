@@ -61,11 +61,12 @@ endif
 CFLAGS_ALL = -std=gnu17 -D_GNU_SOURCE= $(WARN) $(HARDEN) -fPIE $(SAN) \
              -iquote $(O) $(CC_OPT) $(CFLAGS)
 
-# Only for tests, whose messages may be cut: with jail/ among the quoted
-# directories, jail/limits.h stands where the compiler's own <limits.h> looks
-# for the C library's.
+# Only for tests: with jail/ among the quoted directories, jail/limits.h stands
+# where the compiler's own <limits.h> looks for the C library's.  The messages
+# of unit tests may be cut, which clang has no such warning of.
 
-TEST_FLAGS := -iquote jail -iquote ngx_agent_broker -Wno-format-truncation
+TEST_FLAGS := -iquote jail -iquote ngx_agent_broker
+UNIT_FLAGS := $(TEST_FLAGS) -Wno-format-truncation
 
 LDFLAGS_ALL = $(SAN) $(HARDEN_LD) $(LD_OPT) $(LDFLAGS)
 
@@ -219,7 +220,7 @@ endif
 $(UNIT_OBJS): $(O)/o/%.o: %.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
 	$(say) CC $<
-	$(Q)$(CC) $(CFLAGS_ALL) $(TEST_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS_ALL) $(UNIT_FLAGS) -MMD -MP -c -o $@ $<
 
 
 # Fuzz targets: clang's libFuzzer over the pure parts, with a kept corpus

@@ -3,14 +3,9 @@
  * there is one, the same.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
-#include "ngx_agent_broker/connect.h"
-
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "connect.h"
 
 
 int

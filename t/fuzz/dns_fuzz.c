@@ -3,14 +3,9 @@
  * the question, and an answer is never answered.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
-#include "ngx_agent_broker/dns.h"
-
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "dns.h"
 
 
 int

@@ -3,14 +3,9 @@
  * or accepted by itself, and the name is a valid one.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
-#include "ngx_agent_broker/hello.h"
-
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "hello.h"
 
 
 int

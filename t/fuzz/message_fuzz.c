@@ -3,14 +3,9 @@
  * sentence or read as an object whose keys are what the table says.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
 
-#include "ngx_agent_broker/message.h"
-
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+#include "message.h"
 
 
 int
