@@ -1,0 +1,195 @@
+#!/usr/bin/perl
+
+# Whom a box trusts: the system's authorities and the broker's, by every name
+# that programs know for them; and where there is no authority of the
+# broker's, the system's alone.
+
+use v5.36;
+
+use Digest::SHA qw(sha256_hex);
+use FindBin;
+use IPC::Open2 qw(open2);
+use JSON::PP ();
+use lib $FindBin::Bin;
+use Jail;
+use Test::More;
+
+my $json = JSON::PP->new->utf8;
+my $n = 0;
+my $bundle = '/etc/ssl/certs/ca-certificates.crt';
+
+plan skip_all => "this host has no $bundle" if !-r $bundle;
+
+sub broker (%task) {
+    $n++;
+    my %b = (socket => dir() . "/control.$n", log => dir() . "/log.$n");
+    open my $f, '>', $b{log};
+    $b{pid} = open2($b{out}, $b{in}, '/usr/bin/python3',
+                    "$FindBin::Bin/fake_broker.py", $b{socket}, $b{log},
+                    $json->encode({ task => \%task }));
+    readline($b{out}) eq "ready\n" or die 'the fake broker did not start';
+    return \%b;
+}
+
+sub end ($b) {
+    close $b->{in};
+    waitpid $b->{pid}, 0;
+}
+
+sub task ($b, $script, %opt) {
+    my $r = jail(['run', '--control', $b->{socket}, '--', 'sh', '-c',
+                  $script], %opt);
+    diag $r->{out}, $r->{err} if !$r->{json} || $r->{json}{error};
+    return $r->{json};
+}
+
+sub text ($path) {
+    open my $f, '<', $path or return;
+    local $/;
+    return scalar <$f>;
+}
+
+sub openssl (@args) {
+    my $said = `openssl @{[map { "'$_'" } @args]} 2>&1`;
+    die "openssl @args: $said" if $?;
+}
+
+# An authority, and a leaf that it signed
+
+my ($ca, $leaf) = map { dir() . "/$_" } qw(ca leaf);
+openssl(qw(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes
+    -days 3 -subj), '/O=Some  Example/CN=The Box Authority', '-addext',
+    'basicConstraints=critical,CA:TRUE', '-keyout', "$ca.key",
+    '-out', "$ca.pem", '-batch');
+openssl(qw(req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj),
+    '/CN=leaf', '-keyout', "$leaf.key", '-out', "$leaf.csr", '-batch');
+openssl(qw(x509 -req -days 2 -in), "$leaf.csr", '-CA', "$ca.pem", '-CAkey',
+    "$ca.key", '-out', "$leaf.pem", '-CAcreateserial');
+my $pem = text("$ca.pem");
+chomp(my $hash = `openssl x509 -in $ca.pem -noout -subject_hash`);
+my $roots = () = text($bundle) =~ /BEGIN CERT/g;
+my @host = sort grep { !/^\.\.?$/ } do {
+    opendir my $d, '/etc/ssl/certs' or die; readdir $d };
+
+my @in = ('--in', "$leaf.pem");
+my $java = -e '/usr/bin/java' || -e '/usr/lib/jvm';
+
+for my $user (ways()) {
+    my $way = way($user);
+    my $b = broker(ca => $pem);
+
+    my $j = task($b, <<'END', user => $user);
+echo "files: $(ls -A /etc/ssl/certs | LC_ALL=C sort | sha256sum)"
+echo "agent: $(ls /etc/ssl/agent | tr '\n' ' ')"
+for f in /etc/ssl/certs/ca-certificates.crt "$SSL_CERT_FILE"; do
+    echo "count: $(grep -c 'BEGIN CERT' $f)"
+done
+touch /etc/ssl/certs/x /etc/ssl/agent/x "$SSL_CERT_FILE" 2>/dev/null \
+    && echo written
+cat "$NODE_EXTRA_CA_CERTS"
+END
+    my ($files) = $j->{stdout} =~ /^files: (\w+)/m;
+    is($files, sha256_hex(join '', map { "$_\n" } sort @host, "$hash.0"),
+       "$way: the directory is the host's, and the hash of the CA");
+    is_deeply([$j->{stdout} =~ /^count: (\d+)$/mg], [($roots + 1) x 2],
+              'the bundle has the system\'s roots and one more');
+    like($j->{stdout}, qr/\Q$pem\E$/, 'which NODE_EXTRA_CA_CERTS has alone');
+    unlike($j->{stdout}, qr/written/, 'and nothing of it can be changed');
+    like($j->{stdout}, $java ? qr/^agent:.*cacerts/m
+                             : qr/^agent: (?!.*cacerts)/m,
+         'a store for Java is there where a Java is');
+
+    $j = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
+        <<'END'], user => $user)->{json};
+v() { openssl verify "$@" leaf.pem >/dev/null 2>&1; echo "$?"; }
+v
+env -u SSL_CERT_FILE openssl verify leaf.pem > /dev/null 2>&1; echo $?
+v -no-CAfile -no-CAstore -CApath /etc/ssl/certs
+v -no-CApath -no-CAstore -CAfile /etc/ssl/certs/ca-certificates.crt
+v -no-CApath -no-CAstore -no-CAfile
+END
+    is($j->{stdout}, "0\n0\n0\n0\n2\n",
+       'OpenSSL verifies by variable, by default, by hash and by bundle');
+
+    my %env = map { /^([^=]+)=(.*)/ ? ($1, $2) : () }
+              split /\n/, task($b, 'env', user => $user)->{stdout};
+    my $all = '/etc/ssl/agent/ca-bundle.crt';
+    is($env{$_}, $all, "$_ names the bundle")
+        for qw(SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT
+               GIT_SSL_CAINFO NPM_CONFIG_CAFILE npm_config_cafile
+               CARGO_HTTP_CAINFO AWS_CA_BUNDLE);
+    is($env{$_}, '/etc/ssl/agent/ca.crt', "$_ the broker's own")
+        for qw(NODE_EXTRA_CA_CERTS DENO_CERT);
+    like($env{JAVA_TOOL_OPTIONS}, $java
+         ? qr{-Djavax.net.ssl.trustStore=/etc/ssl/agent/cacerts}
+         : qr{^(?!.*trustStore)}, 'and JAVA_TOOL_OPTIONS the store');
+    end($b);
+
+    $b = broker(ca => undef);
+    $j = task($b, 'ls /etc/ssl; env | grep -c -e SSL_ -e CA_ -e CAFILE -e CERT; '
+              . 'cat /etc/ssl/certs/ca-certificates.crt | sha256sum',
+              user => $user);
+    my ($sum) = split ' ', `sha256sum $bundle`;
+    like($j->{stdout}, qr/^(?!.*agent).*^0\n\Q$sum\E/ms,
+         "$way: without an authority all is the system's");
+    end($b);
+}
+
+SKIP: {
+    skip 'no keytool', 3 if !-x '/usr/bin/keytool';
+    my $b = broker(ca => $pem);
+    my $j = task($b, 'keytool -list -storepass changeit -keystore '
+                 . '/etc/ssl/agent/cacerts > list 2>&1; '
+                 . 'grep -c trustedCertEntry list; grep agent-broker list; '
+                 . 'keytool -list -storepass another -keystore '
+                 . '/etc/ssl/agent/cacerts 2>&1 | grep -i password');
+    my ($entries) = $j->{stdout} =~ /^(\d+)$/m;
+    my $theirs = () = `keytool -list -storepass changeit -cacerts 2>&1`
+                      =~ /trustedCertEntry/g;
+    $theirs = 0 if !-e '/etc/ssl/certs/java/cacerts';
+    is($entries, $theirs + 1, 'F-030 the store holds the system\'s and ours')
+        or diag $j->{stdout};
+    like($j->{stdout}, qr/^agent-broker-0,/m, 'by its name');
+    like($j->{stdout}, qr/password was incorrect/i, 'under its digest');
+    end($b);
+}
+
+# A host where there can be no layer: a mount lies in the directory
+
+SKIP: {
+    skip 'only root mounts', 1 if $> != 0;
+    my $b = broker(ca => $pem);
+    my $over = dir() . '/over';
+    open my $f, '>', $over; print $f "covered\n"; close $f;
+    my ($name) = grep { -f "/etc/ssl/certs/$_" && /\.pem$/ } @host;
+
+    my $j = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
+        "cat /etc/ssl/certs/$name; grep -c overlay /proc/self/mountinfo; "
+        . 'grep -c "BEGIN CERT" /etc/ssl/certs/ca-certificates.crt; '
+        . 'openssl verify leaf.pem'],
+        program => ['unshare', '-m', 'sh', '-c',
+                    "mount --bind $over \$(readlink -f /etc/ssl/certs/$name); "
+                    . "mount --bind $over /etc/ssl/certs/$name; "
+                    . 'mount --bind /etc/ssl/openssl.cnf '
+                    . '/etc/ssl/certs/java/cacerts; exec "$@"', 'sh'])
+            ->{json};
+    diag explain $j if !$j || $j->{error};
+    my $count = $roots + 1;
+    like($j->{stdout}, qr/^covered\n\d+\n$count\nleaf.pem: OK\n$/,
+         'a mount of the host\'s among the certificates is no hindrance');
+    end($b);
+}
+
+# What is no certificate is no authority
+
+for my $bad ('', 'nonsense', "-----BEGIN CERTIFICATE-----\n*\n"
+             . "-----END CERTIFICATE-----\n", 7, ['x']) {
+    my $b = broker(ca => $bad);
+    my $r = jail(['run', '--control', $b->{socket}, '--', 'true']);
+    is($r->{json}{error}{stage}, 'broker',
+       'no box for a "ca" of ' . $json->allow_nonref->encode($bad));
+    is($r->{status}, 125, 'which is said');
+    end($b);
+}
+
+done_testing;
