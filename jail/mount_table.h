@@ -110,6 +110,7 @@ static const mount_op_t  mount_plan[] = {
     { M_ETC, "texmf", NULL, 0, 0 },
     { M_ETC, "crypto-policies", NULL, 0, 0 },
     { M_ETC, "R", NULL, 0, 0 },
+    { M_ETC, "chromium.d", NULL, 0, 0 },
     { M_ETC, "python3", "*", 0, 0 },
     { M_ETC, "java-", "*", 0, 0 },
     { M_ETC, "ImageMagick-", "*", 0, 0 },

@@ -22,6 +22,12 @@ PACKAGES_CLIENTS="wget python3-pip python3-requests python3-httpx libwww-perl
 
 PACKAGES_TEST="$PACKAGES_TEST $PACKAGES_CLIENTS"
 
+# the programs that are run in a box and beside it; those that take half a
+# gigabyte are for who asks for them, and a row without its program says so
+
+PACKAGES_TEST="$PACKAGES_TEST python3-matplotlib python3-numpy xz-utils make"
+PACKAGES_PROGRAMS="chromium nodejs npm default-jdk-headless"
+
 # t/vm: a machine in which systemd runs, with its user's bus; only root can
 # make one
 PACKAGES_VM="systemd dbus dbus-user-session"
