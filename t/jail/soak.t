@@ -78,8 +78,9 @@ sub start ($i) {
     if ($pid == 0) {
         open STDOUT, '>', '/dev/null';
         open STDERR, '>', '/dev/null';
-        exec root_dir() . '/' . ($ENV{AGENT_TEST_OBJS} // 'objs') . '/jail',
-            'run', '--offline', '--', @$command;
+        my @launcher = (root_dir() . '/' . ($ENV{AGENT_TEST_OBJS} // 'objs')
+                        . '/jail', 'run', '--offline', '--', @$command);
+        { exec { $launcher[0] } @launcher }
         POSIX::_exit(111);
     }
     return $pid;
