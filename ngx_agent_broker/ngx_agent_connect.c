@@ -88,12 +88,27 @@ ngx_agent_connect_read(ngx_event_t *rev)
     c = rev->data;
     ac = ngx_agent_connection(c);
 
-    if (rev->timedout || c->close) {
+    if (c->close) {
         ngx_http_close_connection(c);
         return;
     }
 
     n = recv(c->fd, head, sizeof(head), MSG_PEEK|MSG_DONTWAIT);
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        /* half a head: core ends it, and it leaves its line in the audit */
+
+        if (n > 0) {
+            ngx_agent_connect_http(ac, 0);
+
+        } else {
+            ngx_http_close_connection(c);
+        }
+
+        return;
+    }
 
     if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
         ngx_agent_connect_again(rev);
@@ -127,7 +142,14 @@ ngx_agent_connect_read(ngx_event_t *rev)
     len = connect_head_length(head, n);
 
     if (len == 0 && n < (ssize_t) sizeof(head)) {
-        ngx_agent_connect_again(rev);
+
+        if (rev->pending_eof) {
+            ngx_agent_connect_http(ac, 0);  /* nothing more is to come */
+
+        } else {
+            ngx_agent_connect_again(rev);
+        }
+
         return;
     }
 

@@ -248,14 +248,21 @@ is_deeply(\@times, [sort @times], 'and rise within a writer');
 
 # D-013: what never becomes a request
 
+sub requests_recorded () {
+    return grep { $_->{event} =~ /^(?:door_error|egress)$/ } $b->audit;
+}
+
 sub early ($what, $do, $reason) {
-    my $before = () = $b->audit('door_error'), $b->audit('egress');
+    my $before = () = requests_recorded();
     $do->();
     AgentTest::wait_for("the line of $what", sub {
-        (() = $b->audit('door_error'), $b->audit('egress')) > $before
+        my $now = () = requests_recorded();
+        return $now > $before;
     });
-    my ($line) = (grep { $_->{event} =~ /^(?:door_error|egress)$/ } $b->audit)[-1];
-    is($line->{task}, $task->{task_id}, "$what leaves a line with the task");
+    my @new = requests_recorded();
+    my $line = $new[-1];
+    is(@new - $before, 1, "$what leaves one line");
+    is($line->{task}, $task->{task_id}, "$what: with the task");
     like($line->{reason}, $reason, "$what: and the reason");
     return $line;
 }
