@@ -97,8 +97,8 @@ END
                . "    if os.fork() == 0: time.sleep(9)\ntime.sleep(.4)"],
         ['cpu_time', "import time\nwhile time.process_time() < 1.7: pass",
          cpu_time_ms => 2000],
-        ['wall_clock', 'import time; time.sleep(1.8)',
-         wall_clock_ms => 2000],
+        ['wall_clock', 'import time; time.sleep(3.3)',
+         wall_clock_ms => 4000],
         ['disk', "open('/tmp/work/f', 'wb').write(b'x' * (14 << 20)); "
                . 'import time; time.sleep(.4)'],
         ['disk', "import time\nf = open('/dev/shm/f', 'wb')\n"

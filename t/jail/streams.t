@@ -60,7 +60,7 @@ for my $user (ways()) {
     my $p = piped(run(['--stdin'], 'true'), @as);
     $r = finish($p);
     is($r->{json}{reason}, 'ok', "$way: a task that does not read its input");
-    cmp_ok($r->{ms}, '<', 3000, 'ends all the same, though it is open');
+    cmp_ok($r->{ms}, '<', 10000, 'ends all the same, though it is open');
 
     $p = piped(run(['--stdin'], 'sh', '-c', 'read a; echo "got $a"'), @as);
     syswrite $p->{in}, "one\ntwo\n";
@@ -169,13 +169,13 @@ for my $user (ways()) {
     close $p->{out};
     waitpid $p->{pid}, 0;
     is($? >> 8, 141, "$way: a reader that is gone ends the task by SIGPIPE");
-    cmp_ok(time - $start, '<', 3, 'at once');
+    cmp_ok(time - $start, '<', 10, 'at once');
 
     $p = spawn(run(['--raw', '--wall-clock', '500ms'], 'yes'), @as);
     wait_for('the box', sub { tasks($p->{pid}) });
     $start = time;
     wait_for('its end', sub { !tasks($p->{pid}) });
-    cmp_ok(time - $start, '<', 3,
+    cmp_ok(time - $start, '<', 10,
            "$way: a reader that does not read does not stop the wall clock");
     is(waitpid($p->{pid}, POSIX::WNOHANG()), 0,
        'the launcher still has bytes for it');

@@ -195,7 +195,7 @@ for my $user (ways()) {
     $r = jail(['run', '--offline', '--workspace', $dir, '--', 'true'],
               user => $user);
     is($r->{status}, 125, "A-114 $way: a workspace in use is refused");
-    cmp_ok($r->{ms}, '<', 3000, 'at once');
+    cmp_ok($r->{ms}, '<', 8000, 'at once');
     is($r->{json}{error}{stage}, 'workspace', 'as such');
     like($r->{json}{error}{message}, qr/in use by process $p->{pid} \(jail\)/,
          'with its holder');
