@@ -204,11 +204,12 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
 
     /* only our own ends: a task must not make its launcher wait */
 
-    (void) fcntl(out[0], F_SETFL, O_NONBLOCK);
-    (void) fcntl(err[0], F_SETFL, O_NONBLOCK);
-
-    if (spec->has_stdin) {
-        (void) fcntl(in[1], F_SETFL, O_NONBLOCK);
+    if (fcntl(out[0], F_SETFL, O_NONBLOCK) != 0
+        || fcntl(err[0], F_SETFL, O_NONBLOCK) != 0
+        || (spec->has_stdin && fcntl(in[1], F_SETFL, O_NONBLOCK) != 0))
+    {
+        return fault_set(fault, STAGE_NAMESPACES, errno,
+                         "the output pipes cannot be made non-blocking");
     }
 
     box->pid = box_clone(spec, &box->pidfd);
@@ -431,9 +432,17 @@ box_oom_score(box_t *box, fault_t *fault)
     }
 
     n = read(fd, buf, sizeof(buf) - 1);
+
+    if (n <= 0) {
+        (void) fault_set(fault, STAGE_RLIMITS, n == 0 ? EIO : errno,
+                         "/proc/self/oom_score_adj cannot be read");
+        (void) close(fd);
+        return -1;
+    }
+
     (void) close(fd);
 
-    buf[n > 0 ? n : 0] = '\0';
+    buf[n] = '\0';
     score = atoi(buf);
 
     return score < 0 ? box_write(box->pid, "oom_score_adj", "0", fault) : 0;

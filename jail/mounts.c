@@ -305,10 +305,12 @@ mounts_etc(setup_t *s, const mount_op_t *rows)
     dir = opendir("/etc");
 
     if (dir == NULL) {
-        return -1;
+        return setup_detail(s, "/etc cannot be read");
     }
 
-    while ((de = readdir(dir)) != NULL) {
+    /* NULL is the end or an error, which errno tells */
+
+    while (errno = 0, (de = readdir(dir)) != NULL) {
 
         for (op = rows; op->kind == M_ETC; op++) {
             if (op->arg ? strncmp(de->d_name, op->path, strlen(op->path)) == 0
@@ -327,6 +329,10 @@ mounts_etc(setup_t *s, const mount_op_t *rows)
         if (mount_host(s, path, true) != 0) {
             return setup_detail(s, "/%s of the box cannot be made", path);
         }
+    }
+
+    if (errno != 0) {
+        return setup_detail(s, "/etc cannot be read");
     }
 
     return closedir(dir);

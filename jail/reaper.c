@@ -71,7 +71,13 @@ reaper_collect(int lifeline, pid_t main_pid)
             continue;
         }
 
-        if (pid <= 0) {
+        /* without a child the main process is no longer one to wait for */
+
+        if (pid == -1) {
+            _exit(1);
+        }
+
+        if (pid == 0) {
             return;
         }
 

@@ -426,8 +426,9 @@ run_signals(run_t *r)
         }
     }
 
-    (void) sigprocmask(SIG_SETMASK, &set, NULL);
-    r->supervise.signals = signalfd(-1, &set, SFD_CLOEXEC|SFD_NONBLOCK);
+    if (sigprocmask(SIG_SETMASK, &set, NULL) == 0) {
+        r->supervise.signals = signalfd(-1, &set, SFD_CLOEXEC|SFD_NONBLOCK);
+    }
 
     if (r->supervise.signals == -1) {
         return fault_set(&r->result.fault, STAGE_START, errno,

@@ -141,6 +141,7 @@ setup_run(const box_spec_t *spec)
     }
 
     if (pid == -1) {
+        (void) setup_detail(&s, "the main process cannot be made");
         (void) setup_report(&s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
@@ -171,16 +172,21 @@ setup_tie(setup_t *s)
     struct pollfd  fd;
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-        return -1;
+        return setup_detail(s, "the death signal cannot be asked for");
     }
 
     fd = (struct pollfd) { .fd = s->spec->lifeline, .events = POLLRDHUP };
 
-    if (poll(&fd, 1, 0) != 0) {
-        _exit(1);
+    switch (poll(&fd, 1, 0)) {
+
+    case 0:
+        return 0;
+
+    case -1:
+        return setup_detail(s, "the launcher cannot be watched");
     }
 
-    return 0;
+    _exit(1);
 }
 
 
@@ -456,9 +462,6 @@ setup_main(setup_t *s)
     }
 
     (void) sigemptyset(&set);
-    (void) sigprocmask(SIG_SETMASK, &set, NULL);
-
-    (void) setsid();
     (void) umask(022);
 
     /* 0, 1 and 2 are free by now, or were taken by what is not needed here */
@@ -467,16 +470,26 @@ setup_main(setup_t *s)
     null = fd == -1 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
     if (null == -1
+        || sigprocmask(SIG_SETMASK, &set, NULL) != 0
+        || setsid() == -1
         || dup2(s->spec->has_stdin ? s->spec->in : null, STDIN_FILENO) == -1
         || dup2(s->spec->out, STDOUT_FILENO) == -1
         || dup2(s->spec->err, STDERR_FILENO) == -1
         || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     {
+        (void) setup_detail(s, "the task's session and streams cannot be "
+                            "made");
         (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
 
-    (void) setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0);
+    /* nothing runs of which the launcher would say that it did not */
+
+    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0) != 0) {
+        (void) setup_detail(s, "the launcher cannot be told of the start");
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
 
     err = setup_exec(s);
 

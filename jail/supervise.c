@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -39,6 +40,7 @@ enum {
     FD_OUT,
     FD_ERR,
     FD_SIGNALS,
+    FD_CALLER,                  /* where the result goes */
     FD_STREAMS,                 /* two for each of in, out, err */
     FD_BROKER = FD_STREAMS + 6,
     FD_COUNT = FD_BROKER + BROKER_POLLFDS
@@ -88,9 +90,14 @@ supervise_run(supervise_t *s)
         fds[FD_ERR].fd = s->err ? -1 : box->err;
         fds[FD_SIGNALS].fd = s->signals;
 
-        for (n = 0; n < FD_STREAMS; n++) {
+        for (n = 0; n < FD_CALLER; n++) {
             fds[n].events = POLLIN;
         }
+
+        /* streams that are passed through see the end of theirs */
+
+        fds[FD_CALLER].fd = s->out || s->is_killed || s->is_dead
+                            ? -1 : STDOUT_FILENO;
 
         for (n = FD_STREAMS; n < FD_BROKER; n++) {
             fds[n].fd = -1;
@@ -113,9 +120,10 @@ supervise_run(supervise_t *s)
                                                         fds + FD_BROKER));
 
         if (poll(fds, n, supervise_wait(s, now)) == -1 && errno != EINTR) {
-            (void) fault_set(&s->result->fault, STAGE_RUN, errno,
+            (void) fault_set(&s->result->fault,
+                             s->is_told ? STAGE_RUN : STAGE_START, errno,
                              "poll failed");
-            supervise_kill(s, REASON_INTERNAL);
+            supervise_kill(s, s->is_told ? REASON_INTERNAL : REASON_SETUP);
         }
 
         now = clock_ms();
@@ -142,6 +150,16 @@ supervise_run(supervise_t *s)
 
         if (fds[FD_SIGNALS].revents) {
             supervise_signals(s);
+        }
+
+        /* a caller that died reads no result; its ends of our pipes tell */
+
+        if (!s->is_dead
+            && ((fds[FD_CALLER].revents & (POLLERR|POLLHUP))
+                || (s->out && s->out->to == -1 && s->err->to == -1)))
+        {
+            s->canceled = SIGPIPE;
+            supervise_kill(s, REASON_CANCELED);
         }
 
         supervise_broker(s, now);
@@ -242,6 +260,15 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
         return 0;
     }
 
+    if (n == -1) {
+        /* a box that was told to start may have run, whatever it said */
+
+        (void) fault_set(&s->result->fault,
+                         s->is_told ? STAGE_RUN : STAGE_START, errno,
+                         "what the box says cannot be read");
+        supervise_kill(s, s->is_told ? REASON_INTERNAL : REASON_SETUP);
+    }
+
     if (n != (ssize_t) sizeof(*report)) {
         return -1;
     }
@@ -266,6 +293,7 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
     unsigned nfds)
 {
     fault_t  *fault;
+    stage_t   stage;
 
     fault = &s->result->fault;
 
@@ -295,11 +323,12 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
             break;
         }
 
-        (void) fault_set(fault, report->stage < STAGE_COUNT
-                                ? report->stage : STAGE_START,
-                         report->err, "%s", report->detail[0]
-                                            ? report->detail
-                                            : "a step of the set-up failed");
+        stage = report->stage < STAGE_COUNT ? report->stage : STAGE_START;
+
+        (void) fault_set(fault, stage, report->err,
+                         report->detail[0] ? "%s" : "the step \"%s\" failed",
+                         report->detail[0] ? report->detail
+                                           : stage_name(stage));
         supervise_kill(s, REASON_SETUP);
         break;
     }
@@ -353,7 +382,7 @@ supervise_signals(supervise_t *s)
 static void
 supervise_broker(supervise_t *s, int64_t now)
 {
-    fault_t  ignored;
+    fault_t  gone;
 
     if (s->is_killed) {
         return;
@@ -374,8 +403,15 @@ supervise_broker(supervise_t *s, int64_t now)
 
         /* a child that is gone has said why, or its end of `sync` does */
 
-        ignored = (fault_t) { 0 };
-        (void) box_go(s->box, &ignored);
+        gone = (fault_t) { 0 };
+
+        if (box_go(s->box, &gone) != 0 && gone.err != EPIPE
+            && gone.err != ECONNRESET)
+        {
+            (void) fault_set(&s->result->fault, STAGE_START, gone.err,
+                             "the box cannot be told to start");
+            supervise_kill(s, REASON_SETUP);
+        }
     }
 }
 

@@ -1,0 +1,310 @@
+#!/usr/bin/perl
+
+# Whatever happens to a box or to who started it, it ends, and leaves
+# nothing: no process, no mount, no file; at most the empty cgroup directory
+# of a launcher that was killed, which the next start sweeps.  And whatever
+# fails while it is set up, the program does not run, and the result names
+# the stage.
+#
+# The launcher's and the box's system calls are failed and killed one by one
+# by t/lib/step.c.  DEATH_ALL=1 walks all of them; else a sample, which is
+# another one in each run.
+
+use v5.36;
+
+use FindBin;
+use IPC::Open2 qw(open2);
+use JSON::PP ();
+use lib $FindBin::Bin;
+use Jail;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $json = JSON::PP->new->utf8;
+
+sub mounts { my $n = () = do { local (@ARGV) = '/proc/self/mountinfo'; <> } }
+
+# What a launcher or a box of this test's user, or a box of root's, made
+# outside the test's own directory.
+sub files {
+    return join ' ', grep {
+        my $uid = (lstat)[4];
+        $uid && ($uid == user_id() || $uid - 2000000000 < 65536
+                                      && $uid >= 2000000000)
+            && index($_, dir()) != 0;
+    } glob '/tmp/* /tmp/.* /run/* /var/tmp/* /dev/shm/*';
+}
+
+# where the groups of boxes are, of launchers that are gone
+sub swept ($user) {
+    return wait_for('the sweep', sub {
+        jail(['sweep'], user => $user);
+        my $uid = $user ? user_id() : $>;
+        !grep { m{/agent-jail/$uid/} } slots();
+    });
+}
+
+my $mounts = mounts();
+
+# Processes, and groups that are not those in %$before; another test's that
+# are just being ended are given the time for it.
+sub left ($before) {
+    my @left;
+    for (1 .. 100) {
+        @left = (leftovers(), grep { !$before->{$_} } slots()) or return '';
+        sleep 0.01;
+    }
+    return "@left";
+}
+
+# How a task dies, or does not want to.  Each has what `jail` is given, the
+# program, the reason, and the time in ms after which the launcher is done.
+
+my $linger = 'trap "" TERM INT HUP QUIT; ';
+my @ends = (
+    ['A-083 a fork bomb that ignores SIGTERM is ended by the wall clock',
+     ['--wall-clock', '1s', '--pids', '64'],
+     $linger . 'exec /usr/bin/python3 -c "
+import os
+while True:
+    try: os.fork()
+    except OSError: pass"',
+     'timeout', 3000],
+    ['A-083 a daemon of its own session that holds the streams ends with '
+     . 'the main process', [],
+     $linger . 'setsid sh -c "setsid sleep 99 & sleep 99" & echo end',
+     'ok', 2000],
+    ['A-097 a task that stopped all of its processes is ended',
+     ['--wall-clock', '500ms'],
+     'sleep 99 & sleep 99 & kill -STOP $! $$', 'timeout', 2000],
+    ['A-108 a hog in a daemon is ended', ['--memory', '48m'],
+     '(setsid /usr/bin/python3 -c "x = bytearray(200 << 20)" &); sleep 9',
+     'oom', 5000],
+    ['A-089 a flood on both streams is ended', ['--output-bytes', '1m'],
+     $linger . 'yes >&2 & yes', 'output', 5000],
+    ['A-110 a flood of bytes and of inodes is ended',
+     ['--wall-clock', '1s', '--memory', '64m'],
+     $linger . 'cat /dev/zero > /tmp/work/a 2>/dev/null & i=0; '
+     . 'while :; do : > /tmp/work/f$i; i=$((i + 1)); done 2>/dev/null',
+     qr/^(?:timeout|disk|oom)$/, 3000],
+);
+
+for my $user (ways()) {
+    my $way = way($user);
+
+    my %before = map { $_ => 1 } slots();
+
+    for my $e (@ends) {
+        my ($name, $args, $script, $reason, $ms) = @$e;
+        my $r = jail(['run', '--offline', @$args, '--', 'sh', '-c', $script],
+                     user => $user);
+        like($r->{json}{reason}, ref $reason ? $reason : qr/^$reason$/,
+             "$name ($way)") or diag $r->{out}, $r->{err};
+        cmp_ok($r->{ms}, '<', $ms, 'in time');
+        is(left(\%before), '', 'and nothing is left');
+    }
+
+    # pid 1 is stopped from outside: its ties are cut, the launcher's are not
+
+    my $p = spawn(['run', '--offline', '--wall-clock', '600ms', '--', 'sleep',
+                   '99'], user => $user);
+    wait_for('the box', sub { alive($p) >= 2 });
+    my ($init) = alive($p);
+    kill STOP => $init;
+    my $r = finish($p);
+    is($r->{json}{reason}, 'timeout', "A-097 a stopped init is ended ($way)");
+    cmp_ok($r->{ms}, '<', 2000, 'in time');
+    is(left(\%before), '', 'and nothing is left');
+
+    $p = spawn(['run', '--offline', '--', 'sleep', '99'], user => $user);
+    wait_for('the box', sub { alive($p) >= 2 });
+    ($init) = alive($p);
+    kill STOP => $init;
+    kill KILL => $p->{pid};
+    finish($p);
+    ok(wait_for('its end', sub { !leftovers() }, 1),
+       "A-083 nor does a stopped init outlive its launcher ($way)");
+
+    # the death of the caller: what it read from has no reader any more
+
+    for my $raw (0, 1) {
+        my $name = $raw ? 'with --raw' : 'with a result';
+        my $ends = spawn(['run', '--offline', $raw ? '--raw' : (), '--', 'sh',
+                          '-c', $linger . 'sleep 99'], user => $user);
+        wait_for('the box', sub { alive($ends) >= 3 });
+        cmp_ok(scalar(alive($ends)), '>=', 3, 'control: there is a box');
+        close $ends->{out};
+        close $ends->{err};
+        ok(wait_for('the launcher', sub {
+            waitpid($ends->{pid}, POSIX::WNOHANG()) == $ends->{pid} }, 2),
+           "a caller that died ends the box ($way, $name)")
+            or kill KILL => $ends->{pid};
+        is(left(\%before), '', 'and nothing is left');
+    }
+
+    ok(swept($user), "A-113 what killed launchers left is swept ($way)");
+}
+
+# --- step by step
+
+SKIP: {
+    my $step = dir() . '/step';
+    skip 'step.c is for x86-64', 1 if (POSIX::uname())[4] ne 'x86_64';
+    system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $step,
+           root_dir() . '/t/lib/step.c', '-lseccomp') == 0
+        or skip 'step.c does not compile', 1;
+
+    # the launcher under step: [events], result
+    my $stepped = sub ($user, $step_args, @run) {
+        my $events = dir() . '/events';
+        open my $f, '+>', $events or die $!;
+        chmod 0666, $events;
+        my $r = jail(@run ? \@run : ['run', '--offline', '--', '/bin/echo',
+                                     'ran'],
+                     user => $user, program => [$step, @$step_args, '--'],
+                     before => sub {
+                         # not from 3 to 3, which would leave it to be closed
+                         POSIX::dup2(POSIX::dup(fileno $f), 3);
+                     });
+        seek $f, 0, 0;
+        return ([map { chomp; $_ } <$f>], $r);
+    };
+
+    # What is done with the call, and what may come of it
+    #   main_only: libc's own start fails in its own words
+    my $walk = sub ($user, $way, $what, $process, $n, $first) {
+        my ($events, $r) = $stepped->($user,
+            ['--process', $process, '--at', $n, @$what]);
+        my ($hit) = map { /^hit (.*)/ } @$events;
+        my ($last) = map { /^last (\d+)/ } @$events;
+        return if !defined $hit;                # another machine's timing
+
+        my $ran = grep { /^ran / } @$events;
+        my $alive = grep { /^alive/ } @$events;
+        my $j = $r->{json};
+        my $error = $j->{error} // {};
+        my $is_kill = $what->[0] eq '--kill';
+        my @bad;
+
+        push @bad, 'is alive after 5 s' if $alive;
+        push @bad, "ends $last ms later"
+            if $is_kill && ($last // 9999) > 1000;
+        my $left = wait_for('the end', sub { !leftovers() }, 1)
+                   ? '' : join ' ', leftovers();
+        push @bad, "leaves $left" if $left;
+
+        if ($r->{status} == 125 && $r->{err} =~ /^jail: /) {
+            # before there are options, and when the result cannot be written
+            push @bad, 'says what no result says'
+                if $ran && $r->{err} !~ /result/;
+
+        } elsif ($r->{status} == 125 && $j) {
+            push @bad, 'has run all the same' if $ran;
+            push @bad, "reason $j->{reason}" if $j->{reason} ne 'setup';
+            push @bad, 'names no stage'
+                if ($error->{stage} // 'none') =~ /^(?:none|unknown)$/;
+            push @bad, "is told as generic: $error->{message}"
+                if !$is_kill && $error->{stage} eq 'start'
+                   && $error->{message} =~ /ended during set-up/;
+
+        } elsif ($r->{status} == 0 && $j) {
+            push @bad, "a result, but it is $j->{reason}"
+                if $j->{reason} eq 'setup';
+            push @bad, 'ok, but nothing ran' if $j->{reason} eq 'ok' && !$ran;
+
+        } elsif ($is_kill && $process == 0 && $r->{status} == 128 + 9) {
+            # no one is left to tell
+
+        } elsif ($process == 0 && $n <= $first) {
+            push @bad, 'has run' if $ran;
+
+        } else {
+            push @bad, "has status $r->{status} and no result";
+        }
+
+        diag "$way: @$what $hit: $_; $r->{out}$r->{err}" for @bad;
+        return scalar @bad;
+    };
+
+    for my $user (ways()) {
+        my $way = way($user);
+        my ($events, $r) = $stepped->($user, ['--list']);
+        is($r->{json}{stdout}, "ran\n", "control: it runs ($way)");
+        my (%last, $first, $exec);
+        for (@$events) {
+            my ($p, $n, $call) = /^call (\d) (\d+) (\w+)/ or next;
+            next if $p == 2 && $exec;
+            $last{$p} = $n if $call ne 'exit_group';
+            $first //= $n if $p == 0 && $call eq 'close_range';
+            $exec = 1 if $p == 2 && $call eq 'execve';
+        }
+        cmp_ok($last{0}, '>', 100, 'of many calls of the launcher');
+        cmp_ok($last{1}, '>', 100, 'and of its child');
+        cmp_ok($last{2}, '>', 3, 'and before the program');
+
+        my $all = $ENV{DEATH_ALL};
+        for my $what (['--error', 'EIO'], ['--kill']) {
+            for my $p (0 .. 2) {
+                my $every = $all ? 1 : int($last{$p} / 16) + 1;
+                my ($bad, $n) = (0, 0);
+                for (my $i = 1 + ($all ? 0 : $$ % $every); $i <= $last{$p};
+                     $i += $every)
+                {
+                    my $b = $walk->($user, $way, $what, $p, $i, $first);
+                    $n++ if defined $b;
+                    $bad += $b // 0;
+                }
+                is($bad, 0, "A-098 A-129 $way: @$what, process $p, $n calls");
+                cmp_ok($n, '>', 3, 'were tried');
+            }
+        }
+
+        ok(swept($user), "A-113 the next start and a sweep take the rest");
+        is(mounts(), $mounts, 'A-030 the host has the mounts it had');
+    }
+
+    # With a broker: it sees the end of each launcher that is killed
+
+    my %b = (socket => dir() . '/control', log => dir() . '/log');
+    open my $f, '>', $b{log};
+    close $f;
+    $b{pid} = open2($b{out}, $b{in}, '/usr/bin/python3',
+                    "$FindBin::Bin/fake_broker.py", $b{socket}, $b{log},
+                    $json->encode({}));
+    readline($b{out}) eq "ready\n" or die 'the fake broker did not start';
+    my @run = ('run', '--control', $b{socket}, '--', '/bin/echo', 'ran');
+    my ($events, $r) = $stepped->(0, ['--list'], @run);
+    is($r->{json}{stdout}, "ran\n", 'control: it runs with a broker');
+    my ($from, $to);
+    for (@$events) {
+        my ($n, $call) = /^call 0 (\d+) (\w+)/ or next;
+        $from //= $n if $call eq 'connect';
+        $to = $n;
+    }
+    my $every = $ENV{DEATH_ALL} ? 1 : int(($to - $from) / 16) + 1;
+    my ($killed, $late) = (0, 0);
+    for (my $i = $from + $$ % $every; $i <= $to; $i += $every) {
+        my ($e) = $stepped->(0, ['--process', 0, '--at', $i, '--kill'], @run);
+        my ($last) = map { /^last (\d+)/ } @$e;
+        $killed++ if grep { /^hit/ } @$e;
+        $late++ if ($last // 9999) > 1000;
+    }
+    cmp_ok($killed, '>', 3, 'a launcher with a broker is killed at each step');
+    is($late, 0, 'A-083 and no box is there a second later');
+    my $open = sub {
+        scalar grep { m{^socket:} } map { readlink } glob "/proc/$b{pid}/fd/*"
+    };
+    ok(wait_for('the broker', sub { $open->() <= 1 + $killed }, 5),
+       'the broker keeps no connection of a dead launcher')
+        or diag $open->();
+    close $b{in};
+    waitpid $b{pid}, 0;
+    ok(swept(0), 'what they left is swept');
+}
+
+is(join(' ', leftovers()), '', 'no process of a box is left');
+is(mounts(), $mounts, 'A-030 the host has the mounts it had');
+is(files(), '', 'A-113 and no file is left');
+
+done_testing;
