@@ -37,7 +37,8 @@ my $no_go = Clients::has('go')
                   "$programs/fetch.go")
           : 'no go';
 my $no_undici = Clients::has('npm')
-              ? build(qw(npm install --no-audit --no-fund --silent undici@6))
+              ? build(qw(npm install --no-audit --no-fund --silent
+                         --fetch-retries 0 undici@6))
               : 'no npm';
 my $no_node = Clients::has('node') ? undef : 'no node';
 

@@ -126,7 +126,8 @@ END
     end($b);
 
     $b = broker(ca => undef);
-    $j = task($b, 'ls /etc/ssl; env | grep -c -e SSL_ -e CA_ -e CAFILE -e CERT; '
+    $j = task($b, 'ls /etc/ssl; '
+              . 'env | grep -c -e SSL_ -e CA_ -e CAFILE -e CERT; '
               . 'cat /etc/ssl/certs/ca-certificates.crt | sha256sum',
               user => $user);
     my ($sum) = split ' ', `sha256sum $bundle`;
