@@ -294,10 +294,11 @@ ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 static ngx_int_t
 ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ngx_int_t            rc;
-    authority_t         *a;
-    ngx_agent_reason_e   reason;
-    ngx_http_cleanup_t  *cln;
+    ngx_int_t                rc;
+    authority_t             *a;
+    ngx_agent_reason_e       reason;
+    ngx_http_cleanup_t      *cln;
+    ngx_agent_connection_t  *ac;
 
     a = &ctx->target.authority;
 
@@ -337,7 +338,9 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ctx->resolved = ngx_agent_judge_resolved;
     ctx->http = r;
 
-    rc = ngx_agent_resolve(ctx, ngx_agent_connection(r->connection)->door->core);
+    ac = ngx_agent_connection(r->connection);
+
+    rc = ngx_agent_resolve(ctx, ac->door->core);
 
     if (rc == NGX_OK) {
         return ngx_agent_judge_addresses(r, ctx);

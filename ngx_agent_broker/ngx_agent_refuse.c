@@ -305,6 +305,7 @@ ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 {
     ngx_str_t                  type;
     ngx_int_t                  rc;
+    ngx_uint_t                 status;
     ngx_table_elt_t           *header;
     ngx_http_complex_value_t   cv;
 
@@ -341,8 +342,17 @@ ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
     ngx_str_set(&type, "application/json");
 
-    rc = ngx_http_send_response(r, ngx_agent_reasons[ctx->reason].status,
-                                &type, &cv);
+    status = ngx_agent_reasons[ctx->reason].status;
+
+    /* RFC 9113 section 9.1.2: a client that coalesced hosts asks elsewhere */
+
+    if (ctx->reason == NGX_AGENT_REASON_MISMATCH
+        && r->http_version == NGX_HTTP_VERSION_20)
+    {
+        status = NGX_HTTP_MISDIRECTED_REQUEST;
+    }
+
+    rc = ngx_http_send_response(r, status, &type, &cv);
 
     ngx_http_finalize_request(r, rc);
 

@@ -115,6 +115,13 @@ ok(@connects >= 5, 'each CONNECT left a line');
 is($connects[0]{host}, 'api.internal', 'with the host');
 
 
+$r = through_proxy('-H', "Host: other.internal:$port",
+                   "https://api.internal:$port/echo");
+is("$r->{code} $r->{version}", '421 2',
+   'B-048 a stream for another host than the connection\'s is misdirected');
+like($r->{body}, qr/authority_mismatch/, 'B-048 and told so');
+
+
 # Refused
 
 my $before = $up->connections;
@@ -137,7 +144,8 @@ is($r->{exit}, 35, 'and so does another port');
 is($up->connections, $before, 'nothing was dialled');
 is_deeply([map { "$_->{host}:$_->{port} $_->{reason}" }
            $b->audit('egress', verdict => 'denied')],
-          ['evil.example:443 host_not_allowed',
+          ["other.internal:$port authority_mismatch",
+           'evil.example:443 host_not_allowed',
            'evil.example:443 host_not_allowed',
            'evil.example:80 host_not_allowed',
            'api.internal:443 port_not_allowed'],
