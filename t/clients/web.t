@@ -57,11 +57,11 @@ my $c = Clients->new($t,
     port     => $up->port,
     readable => [$dir],
     in       => [map { "$programs/$_" } qw(fetch.py fetch.js fetch.pl)],
-    hosts    => { 'api.internal' => 'methods GET; bearer api;' },
+    hosts    => { 'api.internal' => 'methods GET HEAD; bearer api;' },
 );
 
 sub client ($case, $name, $command, %opt) {
-    my $path = '/' . $name =~ tr/a-zA-Z0-9/-/cr;
+    my $path = ($opt{below} // '') . '/' . $name =~ tr/a-zA-Z0-9/-/cr;
     $c->client($case, $name, $command, %opt,
         url => 'https://api.internal:' . $up->port . "$path-DOOR",
         arrived => sub ($door) {
@@ -73,6 +73,24 @@ sub client ($case, $name, $command, %opt) {
 }
 
 client('F-025', 'curl', 'curl -sS --fail "$1"');
+client('F-034', 'curl HEAD', 'curl -sS --fail -I "$1"',
+       expect => qr{^HTTP/\S+ 200}m);
+client('F-035', 'curl, kept alive', 'curl -sS --fail -w "\n%{num_connects}\n" '
+       . '"$1" "$1" "$1" "$1" "$1"', expect => qr/^(?:.+\n1\n)(?:.+\n0\n){4}/);
+
+# the upstream's next event comes when the first has arrived in the box
+
+client('F-037', 'curl, a stream', <<'END', below => '/gate',
+curl -sSN --fail "$1" | while read -r line; do
+    echo "$line"
+    [ "$line" != "data: 0" ] || \
+        curl -sS -o opened "${1%/gate/*}/open/${1##*/}"
+done > stream
+cat stream
+grep -q '^data: 1$' stream
+END
+       expect => qr/^data: 0\n.*^data: 1$/ms);
+
 client('F-025', 'wget', 'wget -nv -O - "$1"');
 client('F-026', "python $_", "/usr/bin/python3 fetch.py $_ \"\$1\"",
        skip => $_ eq 'urllib' ? undef : python_has($_))
