@@ -29,6 +29,8 @@ static ngx_uint_t       ngx_agent_audit_torn;    /* found when opened */
 static uint64_t         ngx_agent_audit_sequence;
 static uint64_t         ngx_agent_audit_started;
 static ngx_pid_t        ngx_agent_audit_pid;
+static uint64_t         ngx_agent_audit_lost;
+static time_t           ngx_agent_audit_said;
 
 
 ngx_int_t
@@ -326,9 +328,18 @@ ngx_agent_audit_write(audit_line_t *line, const u_char *task)
 
 failed:
 
-    ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, err,
-                  "the audit line cannot be written: "
-                  "what it records does not happen");
+    /* a box must not fill the error log through a full audit: one a second */
+
+    ngx_agent_audit_lost++;
+
+    if (ngx_time() != ngx_agent_audit_said) {
+        ngx_agent_audit_said = ngx_time();
+
+        ngx_log_error(NGX_LOG_CRIT, ngx_cycle->log, err,
+                      "the audit line cannot be written (%uL so far): "
+                      "what it records does not happen",
+                      ngx_agent_audit_lost);
+    }
 
     return NGX_ERROR;
 }
