@@ -58,6 +58,17 @@ sub left ($before) {
     return "@left";
 }
 
+# pid 1 of a box whose program runs, and which is about nothing else by now
+sub running ($p) {
+    wait_for('the program', sub {
+        my @all = alive($p);
+        open my $f, '<', '/proc/' . ($all[1] // 0) . '/comm' or return;
+        return <$f> eq "sleep\n";
+    });
+    sleep 0.1;
+    return (alive($p))[0];
+}
+
 # How a task dies, or does not want to.  Each has what `jail` is given, the
 # program, the reason, and the time in ms after which the launcher is done.
 
@@ -109,8 +120,7 @@ for my $user (ways()) {
 
     my $p = spawn(['run', '--offline', '--wall-clock', '600ms', '--', 'sleep',
                    '99'], user => $user);
-    wait_for('the box', sub { alive($p) >= 2 });
-    my ($init) = alive($p);
+    my $init = running($p);
     kill STOP => $init;
     my $r = finish($p);
     is($r->{json}{reason}, 'timeout', "A-097 a stopped init is ended ($way)");
@@ -118,8 +128,7 @@ for my $user (ways()) {
     is(left(\%before), '', 'and nothing is left');
 
     $p = spawn(['run', '--offline', '--', 'sleep', '99'], user => $user);
-    wait_for('the box', sub { alive($p) >= 2 });
-    ($init) = alive($p);
+    $init = running($p);
     kill STOP => $init;
     kill KILL => $p->{pid};
     finish($p);
