@@ -4,6 +4,7 @@
  * be a matter of opinion.
  */
 
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -12,6 +13,7 @@
 
 static connect_error_t connect_lines(const unsigned char *p,
     const unsigned char *last, connect_t *out, const char **why);
+static bool connect_is_header(const unsigned char *p, size_t name, size_t n);
 static connect_error_t connect_host(const unsigned char *p,
     const unsigned char *last, connect_t *out, const char **why);
 
@@ -109,8 +111,9 @@ connect_lines(const unsigned char *p, const unsigned char *last,
         end = memchr(p, '\r', (size_t) (last - p));
         colon = end ? memchr(p, ':', (size_t) (end - p)) : NULL;
 
-        if (colon == NULL || colon == p
-            || memchr(p, '\n', (size_t) (end - p)))
+        if (colon == NULL
+            || !connect_is_header(p, (size_t) (colon - p),
+                                  (size_t) (end - p)))
         {
             *why = "a header line is malformed";
             return CONNECT_MALFORMED;
@@ -137,6 +140,35 @@ connect_lines(const unsigned char *p, const unsigned char *last,
 
         p = end;
     }
+}
+
+
+/*
+ * A name of RFC 9110's token characters, so that neither "Host :" nor a
+ * folded line is a header to one reader and none to another, and a value
+ * without control bytes.
+ */
+
+static bool
+connect_is_header(const unsigned char *p, size_t name, size_t n)
+{
+    size_t  i;
+
+    for (i = 0; i < name; i++) {
+        if (p[i] <= 0x20 || p[i] >= 0x7f
+            || strchr("\"(),/:;<=>?@[\\]{}", p[i]))
+        {
+            return false;
+        }
+    }
+
+    for (i = name; i < n; i++) {
+        if ((p[i] < 0x20 && p[i] != '\t') || p[i] == 0x7f) {
+            return false;
+        }
+    }
+
+    return name > 0;
 }
 
 

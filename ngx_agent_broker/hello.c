@@ -35,6 +35,7 @@ hello_error_t
 hello_parse(const unsigned char *p, size_t n, authority_t *name)
 {
     size_t         used, len, have, need;
+    hello_error_t  err;
     unsigned char  message[HELLO_MAX];
 
     memset(name, 0, sizeof(authority_t));
@@ -95,7 +96,13 @@ hello_parse(const unsigned char *p, size_t n, authority_t *name)
         return HELLO_MALFORMED;
     }
 
-    return hello_message(message + 4, need - 4, name);
+    err = hello_message(message + 4, need - 4, name);
+
+    if (err != HELLO_OK) {
+        memset(name, 0, sizeof(authority_t));       /* half of it is none */
+    }
+
+    return err;
 }
 
 

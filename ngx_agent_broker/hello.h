@@ -26,7 +26,7 @@ typedef enum {
 } hello_error_t;
 
 
-/* The first n bytes of a connection. */
+/* The first n bytes of a connection.  *name is all zero after an error. */
 hello_error_t hello_parse(const unsigned char *p, size_t n,
     authority_t *name);
 

@@ -113,6 +113,101 @@ test_rule_checks(void **state)
 }
 
 
+/* What a tunnel and an upgrade need, beside what else a rule says. */
+
+static void
+test_tunnel_checks(void **state)
+{
+    size_t          i;
+    policy_t       *policy;
+    policy_set_t   *set;
+    policy_rule_t  *rule;
+
+    static const struct {
+        const char  *host;
+        bool         tunnel;
+        bool         websocket;
+        bool         plaintext;
+        bool         credential;
+        const char  *says;
+    } rows[] = {
+        { "a.test", true, false, false, false, NULL },
+        { "a.test:8443", true, false, false, false, NULL },
+        { "8.8.8.8", true, false, false, false, NULL },
+        { "*.a.test", true, false, false, false, "exact host" },
+        { "a.test", true, false, false, true, "no credential" },
+        { "a.test:8080", true, false, true, false, "\"tunnel\"" },
+        { "a.test", false, true, false, false, NULL },
+        { "a.test", false, true, false, true, NULL },
+        { "*.a.test", false, true, false, false, NULL },
+        { "a.test:8080", false, true, true, false, NULL },
+    };
+
+    (void) state;
+
+    for (i = 0; i < COUNT(rows); i++) {
+
+        set = policy_set_new();
+        policy = policy_set_add(set, "p", err);
+        rule = add_rule(policy, rows[i].host);
+        rule->tunnel = rows[i].tunnel;
+        rule->websocket = rows[i].websocket;
+        rule->plaintext = rows[i].plaintext;
+
+        if (rows[i].credential) {
+            rule->credential_kind = CREDENTIAL_BEARER;
+            rule->credential = strdup("key");
+        }
+
+        if (rows[i].says == NULL) {
+            must(policy_rule_check(rule, err));
+            must(policy_check(policy, err));
+
+        } else {
+            expect(policy_rule_check(rule, err) != 0, "row %zu is accepted",
+                   i);
+            expect(strstr(err, rows[i].says) != NULL,
+                   "row %zu: no \"%s\" in: %s", i, rows[i].says, err);
+            assert_int_not_equal(policy_check(policy, err), 0);
+        }
+
+        policy_set_free(set);
+    }
+}
+
+
+static void
+test_bounds(void **state)
+{
+    size_t         i;
+    policy_t      *policy;
+    policy_set_t  *set;
+
+    (void) state;
+
+    set = policy_set_new();
+    policy = policy_set_add(set, "p", err);
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        policy->bounds[i] = 0;
+        expect(policy_check(policy, err) != 0
+               && strstr(err, bound_table[i].directive),
+               "%s of 0 is accepted", bound_table[i].directive);
+
+        policy->bounds[i] = bound_table[i].max + 1;
+        assert_int_not_equal(policy_check(policy, err), 0);
+
+        policy->bounds[i] = 1;
+        must(policy_check(policy, err));
+        policy->bounds[i] = bound_table[i].max;
+        must(policy_check(policy, err));
+    }
+
+    policy_set_free(set);
+}
+
+
 static void
 test_words(void **state)
 {
@@ -267,6 +362,9 @@ main(void)
     const struct CMUnitTest  tests[] = {
         PROMISE("a rule that would leak a credential or can never match is "
                 "refused", test_rule_checks),
+        PROMISE("a tunnel has an exact host, and no credential or cleartext",
+                test_tunnel_checks),
+        PROMISE("a bound is one, and within its table", test_bounds),
         PROMISE("words that would open the box are refused, their "
                 "neighbours are not", test_words),
         PROMISE("a policy has no more ports than there are doors",

@@ -60,6 +60,8 @@ full_set(bool backwards)
 
     policy->limits[LIMIT_CPU] = 1250;
     policy->limits[LIMIT_MEMORY] = 1ULL << 40;
+    policy->bounds[BOUND_CONNECTIONS] = 7;
+    policy->bounds[BOUND_BYTES_UP] = 1 << 20;
 
     for (i = 0; i < 2; i++) {
         if ((i == 0) == !backwards) {
@@ -99,8 +101,12 @@ full_set(bool backwards)
 
         } else if (strcmp(rule->host, "metrics.internal") == 0) {
             rule->plaintext = true;
+            rule->websocket = true;
             must(policy_rule_add_range(rule, "10.0.0.0/8", err));
             rule->trusted_pem = strdup(PEM2);
+
+        } else if (rule->port == 8443 && rule->kind == AUTHORITY_NAME) {
+            rule->tunnel = true;
 
         } else if (rule->kind == AUTHORITY_IPV4) {
             must(policy_rule_add_range(rule, "10.1.2.3", err));

@@ -45,6 +45,10 @@ test_round_trip(void **state)
     assert_int_equal(policy->limits[LIMIT_CPU], 1250);
     assert_int_equal(policy->limits[LIMIT_MEMORY], 1ULL << 40);
     assert_int_equal(policy->limits[LIMIT_WALL_CLOCK], 20000);
+    assert_int_equal(policy->bounds[BOUND_CONNECTIONS], 7);
+    assert_int_equal(policy->bounds[BOUND_BYTES_UP], 1 << 20);
+    assert_int_equal(policy->bounds[BOUND_MINTS],
+                     bound_table[BOUND_MINTS].standard);
 
     assert_int_equal(authority_parse((const unsigned char *) "API.internal",
                                      12, 443, &a), AUTHORITY_OK);
@@ -64,7 +68,16 @@ test_round_trip(void **state)
     pem = rule->trusted_pem;
     assert_int_equal(policy_find_rule(policy, &a, &rule), POLICY_FOUND);
     assert_true(rule->plaintext);
+    assert_true(rule->websocket);
+    assert_false(rule->tunnel);
     assert_ptr_equal(rule->trusted_pem, pem);
+
+    assert_int_equal(authority_parse((const unsigned char *)
+                                     "api.internal:8443", 17, 443, &a),
+                     AUTHORITY_OK);
+    assert_int_equal(policy_find_rule(policy, &a, &rule), POLICY_FOUND);
+    assert_true(rule->tunnel);
+    assert_false(rule->websocket);
 
     free(text);
     free(again);
@@ -170,6 +183,16 @@ static void  change_trusted(policy_t *p)
     { p->rules[0]->trusted_pem[0] = '%'; }
 static void  change_port(policy_t *p)
     { p->rules[5]->port = 8444; }
+static void  change_bound(policy_t *p)
+    { p->bounds[BOUND_CONNECTIONS]++; }
+static void  change_last_bound(policy_t *p)
+    { p->bounds[BOUND_COUNT - 1]--; }
+static void  change_websocket(policy_t *p)
+    { p->rules[2]->websocket = false; }
+static void  change_other_websocket(policy_t *p)
+    { p->rules[1]->websocket = true; }
+static void  change_tunnel(policy_t *p)
+    { p->rules[5]->tunnel = false; }
 
 
 static void
@@ -183,7 +206,9 @@ test_sensitive(void **state)
         NULL, change_cpu, change_limit, change_env, change_readable,
         change_writable, change_user, change_group, change_host,
         change_method, change_range, change_plaintext, change_credential,
-        change_hint, change_isolation, change_trusted, change_port
+        change_hint, change_isolation, change_trusted, change_port,
+        change_bound, change_last_bound, change_websocket,
+        change_other_websocket, change_tunnel
     };
 
     (void) state;

@@ -1,0 +1,178 @@
+/* The bounds of what the broker does for one box, and how they are written. */
+
+#include "unit.h"
+
+#include "bounds.h"
+
+
+static void
+test_defaults(void **state)
+{
+    size_t    i, k;
+    uint64_t  values[BOUND_COUNT];
+
+    static const struct {
+        const char  *directive;
+        uint64_t     standard;
+    } rows[BOUND_COUNT] = {
+        [BOUND_CONNECTIONS] = { "connections", 64 },
+        [BOUND_REQUESTS] = { "requests", 10000 },
+        [BOUND_HANDSHAKES] = { "handshakes", 200 },
+        [BOUND_MINTS] = { "mints", 256 },
+        [BOUND_NAMES] = { "names", 10000 },
+        [BOUND_REFUSALS] = { "refusals", 1000 },
+        [BOUND_BYTES_UP] = { "bytes_up", 100ULL << 20 },
+        [BOUND_BYTES_DOWN] = { "bytes_down", 1ULL << 30 },
+    };
+
+    (void) state;
+
+    memset(values, 0xff, sizeof(values));
+    bounds_default(values);
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        expect(strcmp(bound_table[i].directive, rows[i].directive) == 0,
+               "row %zu is \"%s\"", i, bound_table[i].directive);
+        expect(values[i] == rows[i].standard, "%s: %llu",
+               rows[i].directive, (unsigned long long) values[i]);
+        expect(values[i] > 0 && values[i] <= bound_table[i].max,
+               "%s: the default is none", rows[i].directive);
+        expect(bound_table[i].unit && *bound_table[i].unit,
+               "%s has no unit", rows[i].directive);
+
+        for (k = 0; k < i; k++) {
+            assert_string_not_equal(rows[i].directive, rows[k].directive);
+        }
+    }
+}
+
+
+static void
+test_counts(void **state)
+{
+    int       rc;
+    size_t    i, k;
+    uint64_t  v;
+
+    static const struct {
+        const char  *text;
+        uint64_t     value;             /* 0: refused */
+    } rows[] = {
+        { "1", 1 }, { "64", 64 }, { "65535", 65535 }, { "0", 0 },
+        { "", 0 }, { "01", 0 }, { "+1", 0 }, { "-1", 0 }, { " 1", 0 },
+        { "1 ", 0 }, { "1k", 0 }, { "1m", 0 }, { "0x10", 0 }, { "1e3", 0 },
+        { "1.5", 0 }, { "off", 0 }, { "unlimited", 0 },
+        { "18446744073709551616", 0 }, { "18446744073709551617", 0 },
+        { "99999999999999999999999999999999999999999", 0 },
+    };
+
+    (void) state;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        if (bound_table[i].bytes) {
+            continue;
+        }
+
+        for (k = 0; k < COUNT(rows); k++) {
+
+            v = 4711;
+            rc = bound_parse((bound_id_t) i, rows[k].text,
+                             strlen(rows[k].text), &v);
+
+            expect(rc == (rows[k].value ? 0 : -1)
+                   && v == (rows[k].value ? rows[k].value : 4711),
+                   "%s \"%s\": %d and %llu", bound_table[i].directive,
+                   rows[k].text, rc, (unsigned long long) v);
+        }
+    }
+}
+
+
+static void
+test_sizes(void **state)
+{
+    int       rc;
+    size_t    i, k;
+    uint64_t  v;
+
+    static const struct {
+        const char  *text;
+        uint64_t     value;             /* 0: refused */
+    } rows[] = {
+        { "1", 1 }, { "512k", 512 << 10 }, { "100m", 100 << 20 },
+        { "5g", 5ULL << 30 }, { "1048576", 1 << 20 }, { "0", 0 }, { "", 0 },
+        { "0m", 0 }, { "m", 0 }, { "-1m", 0 }, { "1.5m", 0 },
+        { "1mm", 0 }, { "1 m", 0 }, { "99999999999999999999g", 0 },
+        { "17179869184g", 0 }, { "18446744073709551617", 0 },
+    };
+
+    (void) state;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        if (!bound_table[i].bytes) {
+            continue;
+        }
+
+        for (k = 0; k < COUNT(rows); k++) {
+
+            v = 4711;
+            rc = bound_parse((bound_id_t) i, rows[k].text,
+                             strlen(rows[k].text), &v);
+
+            expect(rc == (rows[k].value ? 0 : -1)
+                   && v == (rows[k].value ? rows[k].value : 4711),
+                   "%s \"%s\": %d and %llu", bound_table[i].directive,
+                   rows[k].text, rc, (unsigned long long) v);
+        }
+    }
+}
+
+
+/* The largest of each is taken, one more is not; what follows n is not read. */
+
+static void
+test_ends(void **state)
+{
+    char      text[32], longer[40];
+    size_t    i;
+    uint64_t  v;
+
+    (void) state;
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+
+        (void) snprintf(text, sizeof(text), "%llu",
+                        (unsigned long long) bound_table[i].max);
+        expect(bound_parse((bound_id_t) i, text, strlen(text), &v) == 0
+               && v == bound_table[i].max, "%s %s is refused",
+               bound_table[i].directive, text);
+
+        (void) snprintf(longer, sizeof(longer), "%s7", text);
+        expect(bound_parse((bound_id_t) i, longer, strlen(text), &v) == 0
+               && v == bound_table[i].max, "%s: more than n is read",
+               bound_table[i].directive);
+
+        (void) snprintf(text, sizeof(text), "%llu",
+                        (unsigned long long) bound_table[i].max + 1);
+        expect(bound_parse((bound_id_t) i, text, strlen(text), &v) == -1,
+               "%s %s is taken", bound_table[i].directive, text);
+    }
+}
+
+
+int
+main(void)
+{
+    const struct CMUnitTest  tests[] = {
+        PROMISE("every bound has its default, within its limits",
+                test_defaults),
+        PROMISE("a count is canonical decimal", test_counts),
+        PROMISE("bytes may be written with k, m and g", test_sizes),
+        PROMISE("the largest is taken, and no larger one", test_ends),
+    };
+
+    return unit_run(tests);
+}
