@@ -94,6 +94,12 @@ sub spawn ($args, %opt) {
         open STDOUT, '>&', $out_w;
         open STDERR, '>&', $err_w;
         if (defined $uid) {
+            # with cgroup v2 it must run in what was delegated
+            my $place = "/sys/fs/cgroup/agent-jail/$uid/launcher";
+            if (open my $f, '>', "$place/cgroup.procs") {
+                syswrite $f, $$;
+            }
+
             # numeric, so that no user of that name need exist
             $) = "$uid $uid";
             POSIX::setgid($uid);
@@ -179,17 +185,25 @@ sub cc ($name, $source, @flags) {
 # Other tests may run boxes at the same time, as root as well.  What is left
 # over is what belongs to no living launcher: the lock of its slot is free.
 
-sub is_free ($slot) {
-    open my $f, '<', "/sys/fs/cgroup/pids/agent-jail/$slot" or return 1;
+sub is_free ($dir) {
+    # v1: the slot's directory of the controller pids is the locked one
+    open my $f, '<', $dir =~ s{cgroup/\w+/agent-jail}{cgroup/pids/agent-jail}r
+        or return 1;
     return flock $f, LOCK_EX | LOCK_NB;
+}
+
+sub slot_of ($n) {
+    return -d '/sys/fs/cgroup/pids' ? "/sys/fs/cgroup/pids/agent-jail/0/$n"
+                                    : "/sys/fs/cgroup/agent-jail/0/box-$n";
 }
 
 # The cgroup directories of this test's users whose launchers are gone.
 sub slots {
     my @dirs;
     for my $uid ($>, $user) {
-        push @dirs, grep { is_free("$uid/" . (split m{/})[-1]) }
-                    glob("/sys/fs/cgroup/*/agent-jail/$uid/*[0-9]");
+        push @dirs, grep { is_free($_) }
+                    glob("/sys/fs/cgroup/*/agent-jail/$uid/*[0-9]"),
+                    glob("/sys/fs/cgroup/agent-jail/$uid/box-*");
     }
     return grep { -d } @dirs;
 }
@@ -203,7 +217,8 @@ sub leftovers {
         my ($uid) = ($s{Uid} // '') =~ /^(\d+)/ or next;
         next if ($s{State} // '') =~ /^Z/;
         next if $uid != $user && ($uid < 2000000000 || $uid > 2000065535);
-        next if $uid != $user && !is_free("0/" . ($uid - 2000000000));
+        next if $uid != $user
+            && !is_free(slot_of($uid - 2000000000));
         push @left, "$s{Pid} $s{Name} $uid";
     }
     return @left;
