@@ -7,7 +7,7 @@
  *     |  reads the task's files                  |
  *     |  ---- open ----------------------------> |   control.c, broker.c
  *     |  <--- limits, paths, doors ------------- |
- *     |  makes a cgroup, sets its limits             cgroup_v1.c
+ *     |  makes a cgroup, sets its limits             cgroup_v1.c, _v2.c
  *     |  clone3: all namespaces at once              box.c
  *     |     |
  *     |     +-- pid 1 of the box                     setup.c, mounts.c
@@ -39,8 +39,8 @@
  * the whole pid namespace is gone; pid 1 for all processes of the box.
  * Nobody waits for a task longer than a deadline.
  *
- * No file of the host's is created, but one cgroup directory for each
- * controller, locked by its launcher; the next start sweeps those whose
+ * No file of the host's is created, but one cgroup directory (with v1 one
+ * for each controller), locked by its launcher; the next start sweeps those whose
  * launchers were killed.
  */
 
