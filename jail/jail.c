@@ -39,8 +39,8 @@
  * the whole pid namespace is gone; pid 1 for all processes of the box.
  * Nobody waits for a task longer than a deadline.
  *
- * No file of the host's is created, but one cgroup directory (with v1 one
- * for each controller), locked by its launcher; the next start sweeps those whose
+ * No file of the host's is created, but one cgroup directory (with v1 one for
+ * each controller), locked by its launcher; the next start sweeps those whose
  * launchers were killed.
  */
 
