@@ -37,15 +37,16 @@ static void ngx_agent_dns_read(ngx_event_t *rev);
 void
 ngx_agent_dns_udp(ngx_event_t *rev)
 {
-    u_char             query[NGX_AGENT_DNS_MAX], answer[DNS_ANSWER_MAX];
-    ssize_t            n;
-    ngx_uint_t         i;
-    struct iovec       iov;
-    struct msghdr      msg;
-    struct cmsghdr    *cmsg;
-    ngx_sockaddr_t     sa;
-    ngx_connection_t  *lc;
-    ngx_agent_door_t  *door;
+    u_char              query[NGX_AGENT_DNS_MAX], answer[DNS_ANSWER_MAX];
+    ssize_t             n;
+    ngx_uint_t          i;
+    struct iovec        iov;
+    struct msghdr       msg;
+    struct cmsghdr     *cmsg;
+    ngx_sockaddr_t      sa;
+    struct in_pktinfo  *info;
+    ngx_connection_t   *lc;
+    ngx_agent_door_t   *door;
 
     union {
         struct cmsghdr  align;
@@ -93,6 +94,14 @@ ngx_agent_dns_udp(ngx_event_t *rev)
                 && cmsg->cmsg_type == IPV6_PKTINFO)
             {
                 ((struct in6_pktinfo *) CMSG_DATA(cmsg))->ipi6_ifindex = 0;
+            }
+
+            if (cmsg->cmsg_level == IPPROTO_IP
+                && cmsg->cmsg_type == IP_PKTINFO)
+            {
+                info = (struct in_pktinfo *) CMSG_DATA(cmsg);
+                info->ipi_ifindex = 0;
+                info->ipi_spec_dst = info->ipi_addr;
             }
         }
 

@@ -286,9 +286,15 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
          * of no interface.
          */
 
-        (void) setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one,
-                          sizeof(int));
-        (void) setsockopt(s, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof(int));
+        if (ls->sockaddr->sa_family == AF_INET6) {
+            (void) setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one,
+                              sizeof(int));
+            (void) setsockopt(s, IPPROTO_IPV6, IPV6_FREEBIND, &one,
+                              sizeof(int));
+
+        } else {
+            (void) setsockopt(s, IPPROTO_IP, IP_PKTINFO, &one, sizeof(int));
+        }
 
         c->type = SOCK_DGRAM;
         c->read->handler = ngx_agent_dns_udp;

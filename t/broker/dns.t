@@ -193,6 +193,24 @@ $r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '--cacert',
     env => { PATH => $ENV{PATH} } });
 is($r->{data}, 200, 'the address of a name leads to its host') or diag $r->{err};
 
+# a box on a host without IPv6 has IPv4 sockets
+
+my $four = $t->launcher;
+$four->do(connect => { name => 'task', path => $b->control });
+my $opened = $four->ask('task', { v => 1, op => 'open',
+                                  policy => 'analysis' });
+my $served = $four->ask('task', { op => 'serve' }, kinds => [map {
+    { ($_->{name} =~ /-udp$/ ? 'udp4' : 'listen4') => $_->{port} }
+} @{ $opened->{doors} }]);
+ok($served->{ok}, 'without IPv6 the doors are IPv4 sockets')
+    or diag explain $served;
+for my $address ('127.0.0.1', '127.0.0.53', '8.8.8.8') {
+    my $run = $four->do(run => { argv => ['/usr/bin/python3', '-c', $ask,
+        'udp', $address,
+        MIME::Base64::encode_base64(query('api.internal'), ''), '5'] });
+    ok(length $run->{data}, "and $address answers") or diag $run->{err};
+}
+
 is_deeply([$b->audit_errors], [], 'the audit is whole');
 unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
     or diag $b->error_log;

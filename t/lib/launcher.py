@@ -13,6 +13,7 @@ control connection is made from outside of it.
   {"do":"descriptors","name":"a","message":{...},"kinds":[KIND..]}
         KIND: {"listen":PORT} in the box      {"listen_host":PORT} outside it
               {"listen4":PORT} IPv4 only      {"udp":PORT} bound datagram
+        {"udp4":PORT} IPv4 only
               {"stream":PORT} not listening   {"file":PATH}  {"pipe":true}
               {"unix":true} listening         {"mptcp":PORT} listening
               {"again":N} the Nth descriptor made before
@@ -114,6 +115,9 @@ def make_socket(kind):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         s.bind("")
         s.listen(128)
+    elif "udp4" in kind:
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("0.0.0.0", kind["udp4"]))
     elif "udp" in kind:
         s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
