@@ -24,9 +24,10 @@
 /*
  * No time namespace here: given to clone3 it freezes the offsets.  The
  * cgroup namespace follows when the child has joined its group: its root is
- * where the process is when it is made.
+ * where the process is when it is made.  The net namespace takes as long to
+ * make as all of these: the child makes it, while the launcher goes on.
  */
-#define BOX_NAMESPACES  (CLONE_NEWUSER|CLONE_NEWNS|CLONE_NEWPID|CLONE_NEWNET \
+#define BOX_NAMESPACES  (CLONE_NEWUSER|CLONE_NEWNS|CLONE_NEWPID \
                          |CLONE_NEWIPC|CLONE_NEWUTS)
 
 
@@ -160,8 +161,7 @@ box_has_tmp(const box_spec_t *spec)
 
 
 int
-box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
-    fault_t *fault)
+box_start(box_t *box, box_spec_t *spec, fault_t *fault)
 {
     int       sync[2], lifeline[2], in[2], out[2], err[2];
     unsigned  i;
@@ -239,6 +239,21 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
         spec->files[i].fd = -1;
     }
 
+    return 0;
+}
+
+
+int
+box_admit(box_t *box, const box_spec_t *spec,
+    const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
+    fault_t *fault)
+{
+    struct iovec     iov;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+    char             control[CMSG_SPACE(sizeof(int) * CGROUP_ATTACH_MAX)]
+                         __attribute__((aligned(sizeof(size_t))));
+
     if (box_map(box, spec, fault) != 0
         || box_rlimit(box, limits, fault) != 0
         || box_oom_score(box, fault) != 0)
@@ -246,7 +261,21 @@ box_start(box_t *box, box_spec_t *spec, const uint64_t limits[LIMIT_COUNT],
         return -1;
     }
 
-    if (send(box->sync, &(char) { SYNC_MAPPED }, 1, MSG_NOSIGNAL) != 1) {
+    iov = (struct iovec) { &(char) { SYNC_MAPPED }, 1 };
+    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (!spec->is_born_in_group) {
+        (void) memset(control, 0, sizeof(control));
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nattach);
+        cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nattach);
+        (void) memcpy(CMSG_DATA(cmsg), attach, sizeof(int) * nattach);
+    }
+
+    if (sendmsg(box->sync, &msg, MSG_NOSIGNAL) != 1) {
         return fault_set(fault, STAGE_IDMAP, errno,
                          "the box's first process is gone");
     }
@@ -279,11 +308,8 @@ box_clone(box_spec_t *spec, int *pidfd)
 
         pid = syscall(SYS_clone3, &args, sizeof(args));
 
-        if (pid == 0) {
-            spec->nattach = 0;
-        }
-
         if (pid != -1) {
+            spec->is_born_in_group = true;
             return (pid_t) pid;
         }
 

@@ -67,8 +67,7 @@ typedef struct {
     int              in;                /* -1: /dev/null */
     int              out;
     int              err;
-    int              attach[CGROUP_ATTACH_MAX];
-    unsigned         nattach;           /* 0: it was born in its group */
+    bool             is_born_in_group;
 
     /* of the launcher: the group that the box is to be born in, or -1 */
     int              into;
@@ -111,7 +110,8 @@ typedef struct {
  * with it the wall clock starts.
  */
 
-#define SYNC_MAPPED  'M'                /* the ids are mapped */
+#define SYNC_MAPPED  'M'                /* the ids are mapped; with what the
+                                           child joins its group by */
 #define SYNC_GO      'G'                /* the broker serves: execute */
 
 
@@ -165,10 +165,17 @@ int box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault);
 
 /*
  * Makes the namespaces and the box's first process, which goes on in
- * setup_run(), maps its ids and sets its resource limits.
+ * setup_run().
  */
-int box_start(box_t *box, box_spec_t *spec,
-    const uint64_t limits[LIMIT_COUNT], fault_t *fault);
+int box_start(box_t *box, box_spec_t *spec, fault_t *fault);
+
+/*
+ * Maps its ids, sets its resource limits, and hands it the descriptors by
+ * which it joins its group.
+ */
+int box_admit(box_t *box, const box_spec_t *spec,
+    const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
+    fault_t *fault);
 
 /* Tells the child that it may execute the program. */
 int box_go(box_t *box, fault_t *fault);

@@ -1,6 +1,7 @@
 /*
- * The box's cgroup: made before the box, joined by the box's first process
- * itself, read after its end, then removed.  A version of cgroups is one
+ * The box's cgroup: claimed before the box is made, limited while it is being
+ * built, joined by the box's first process itself before anything of the task
+ * is in it, read after its end, then removed.  A version of cgroups is one
  * table of functions; nothing else in the launcher knows which one it is.
  *
  * Where: v1 <controller>/agent-jail/<uid of the launcher>/<slot>, v2 as
@@ -73,9 +74,12 @@ struct cgroup_ops_s {
     /* What this host, not this user, has of the version. */
     cgroup_offer_t (*offers)(void);
 
-    /* Claims a slot, makes the group, sets and verifies the limits. */
-    int        (*create)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
-                         fault_t *fault);
+    /* Claims a slot, and makes the group as far as a box is born in it. */
+    int        (*claim)(cgroup_t *cg, fault_t *fault);
+
+    /* Makes the rest of the group, sets and verifies the limits. */
+    int        (*limit)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
+                        fault_t *fault);
 
     /* Values that cannot be read are left as they are. */
     void       (*usage)(cgroup_t *cg, cgroup_usage_t *usage);

@@ -97,7 +97,8 @@ static const cgroup_counter_t  v1_counters[] = {
 
 
 static cgroup_offer_t v1_offers(void);
-static int v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
+static int v1_claim(cgroup_t *cg, fault_t *fault);
+static int v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v1_usage(cgroup_t *cg, cgroup_usage_t *usage);
 static void v1_remove(cgroup_t *cg);
@@ -119,7 +120,8 @@ static int v1_set(int dir, const v1_limit_t *l, uint64_t limit,
 const cgroup_ops_t  cgroup_v1 = {
     "v1",
     v1_offers,
-    v1_create,
+    v1_claim,
+    v1_limit,
     v1_usage,
     NULL,
     v1_remove,
@@ -146,11 +148,9 @@ v1_offers(void)
 
 
 static int
-v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+v1_claim(cgroup_t *cg, fault_t *fault)
 {
-    int                i;
-    char               where[64];
-    const v1_limit_t  *l, *end;
+    char  where[64];
 
     cg->ops = &cgroup_v1;
 
@@ -161,9 +161,15 @@ v1_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
     (void) snprintf(where, sizeof(where), V1_TREE "/%u of controller pids",
                     (unsigned) geteuid());
 
-    if (cgroup_dir_claim(cg, "", where, fault) != 0) {
-        return -1;
-    }
+    return cgroup_dir_claim(cg, "", where, fault);
+}
+
+
+static int
+v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+{
+    int                i;
+    const v1_limit_t  *l, *end;
 
     for (i = 0; i < V1_COUNT; i++) {
 

@@ -68,7 +68,8 @@ static const cgroup_counter_t  v2_counters[] = {
 };
 
 
-static int v2_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
+static int v2_claim(cgroup_t *cg, fault_t *fault);
+static int v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v2_usage(cgroup_t *cg, cgroup_usage_t *usage);
 static void v2_kill(cgroup_t *cg);
@@ -86,7 +87,8 @@ static int v2_gone(void *data, const char *name, int lock);
 const cgroup_ops_t  cgroup_v2 = {
     "v2",
     cgroup_place_offers,
-    v2_create,
+    v2_claim,
+    v2_limit,
     v2_usage,
     v2_kill,
     v2_remove,
@@ -96,10 +98,9 @@ const cgroup_ops_t  cgroup_v2 = {
 
 
 static int
-v2_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+v2_claim(cgroup_t *cg, fault_t *fault)
 {
-    char               where[PLACE_PATH_MAX];
-    const v2_limit_t  *l, *end;
+    char  where[PLACE_PATH_MAX];
 
     cg->ops = &cgroup_v2;
     cg->parents[0] = cgroup_place_open(where, sizeof(where), fault);
@@ -121,6 +122,15 @@ v2_create(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
     }
 
     cg->nattach = 1;
+
+    return 0;
+}
+
+
+static int
+v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+{
+    const v2_limit_t  *l, *end;
 
     end = v2_limits + sizeof(v2_limits) / sizeof(v2_limits[0]);
 

@@ -343,7 +343,8 @@ probe_cgroup(doctor_t *d, layer_result_t *r)
     ops = cgroup_probe(&cgroup_fault);
 
     if (ops) {
-        cgroup_made = (ops->create(&cg, limits, &cgroup_fault) == 0);
+        cgroup_made = (ops->claim(&cg, &cgroup_fault) == 0
+                       && ops->limit(&cg, limits, &cgroup_fault) == 0);
 
         if (cg.ops) {
             cg.ops->remove(&cg);

@@ -122,10 +122,21 @@ probe_pid_ns(doctor_t *d, layer_result_t *r)
 }
 
 
+/* As the launcher's child does it. */
+
+static int
+body_net_ns(char *detail, size_t cap)
+{
+    (void) snprintf(detail, cap, "the net namespace cannot be made");
+
+    return unshare(CLONE_NEWNET);
+}
+
+
 int
 probe_net_ns(doctor_t *d, layer_result_t *r)
 {
-    return probe_child(d, r, CLONE_NEWUSER|CLONE_NEWNET, body_none);
+    return probe_child(d, r, CLONE_NEWUSER, body_net_ns);
 }
 
 

@@ -356,15 +356,11 @@ run_cgroup(run_t *r)
 
     ops = cgroup_probe(&r->result.fault);
 
-    if (ops == NULL
-        || ops->create(&r->cgroup, r->result.limits, &r->result.fault) != 0)
-    {
+    if (ops == NULL || ops->claim(&r->cgroup, &r->result.fault) != 0) {
         return -1;
     }
 
     r->result.cgroup = ops->version;
-    (void) memcpy(r->spec.attach, r->cgroup.attach, sizeof(r->spec.attach));
-    r->spec.nattach = r->cgroup.nattach;
     r->spec.into = r->cgroup.into;
 
     return box_identity(&r->spec, r->cgroup.slot, &r->result.fault);
@@ -449,7 +445,17 @@ run_box(run_t *r)
     s = &r->supervise;
     late = (fault_t) { 0 };
 
-    rc = box_start(&r->box, &r->spec, r->result.limits, &late);
+    rc = box_start(&r->box, &r->spec, &late);
+
+    /* while the child waits for its net namespace, the slowest one */
+
+    if (rc == 0
+        && (r->cgroup.ops->limit(&r->cgroup, r->result.limits, &late) != 0
+            || box_admit(&r->box, &r->spec, r->result.limits,
+                         r->cgroup.attach, r->cgroup.nattach, &late) != 0))
+    {
+        rc = -1;
+    }
 
     /* the child has its own descriptor, and the memory is to be the box's */
 

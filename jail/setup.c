@@ -29,7 +29,7 @@
 #include "setup.h"
 
 
-#define SETUP_FDS_MAX   (8 + CGROUP_ATTACH_MAX + 80)
+#define SETUP_FDS_MAX   (8 + 80)
 #define SETUP_PATH_MAX  4096
 
 
@@ -41,6 +41,7 @@ typedef struct {
 
 static int setup_tie(setup_t *s);
 static int setup_descriptors(setup_t *s);
+static int setup_net(setup_t *s);
 static int setup_cgroup(setup_t *s);
 static int setup_cgroup_namespace(setup_t *s);
 static int setup_hostname(setup_t *s);
@@ -63,7 +64,8 @@ static const setup_step_t  setup_steps[] = {
     /* then what the launcher knows and holds, before anything is built */
     { STAGE_DESCRIPTORS, setup_descriptors },
 
-    /* all this while the launcher writes the maps of ids */
+    /* all this while the launcher makes the group and writes the maps */
+    { STAGE_NAMESPACES, setup_net },
     { STAGE_NET_LO, doors_loopback },
     { STAGE_NET_ROUTE, routes_local },
     { STAGE_DOORS, doors_open },
@@ -215,10 +217,6 @@ setup_descriptors(setup_t *s)
         keep[n++] = spec->in;
     }
 
-    for (i = 0; i < spec->nattach; i++) {
-        keep[n++] = spec->attach[i];
-    }
-
     for (i = 0; i < spec->nfiles; i++) {
         keep[n++] = spec->files[i].fd;
     }
@@ -257,18 +255,36 @@ setup_descriptors(setup_t *s)
 }
 
 
+/* Until here the namespace is the launcher's, and nothing is done in it. */
+
+static int
+setup_net(setup_t *s)
+{
+    if (unshare(CLONE_NEWNET) != 0) {
+        return setup_detail(s, "the net namespace cannot be made");
+    }
+
+    return 0;
+}
+
+
 static int
 setup_cgroup(setup_t *s)
 {
     unsigned  i;
 
-    for (i = 0; i < s->spec->nattach; i++) {
+    if (s->nattach == 0 && !s->spec->is_born_in_group) {
+        errno = EPROTO;
+        return setup_detail(s, "the box has no way into its cgroup");
+    }
 
-        if (write(s->spec->attach[i], "0", 1) != 1) {
+    for (i = 0; i < s->nattach; i++) {
+
+        if (write(s->attach[i], "0", 1) != 1) {
             return setup_detail(s, "the box cannot join its cgroup");
         }
 
-        (void) close(s->spec->attach[i]);
+        (void) close(s->attach[i]);
     }
 
     return 0;
@@ -568,17 +584,39 @@ setup_is_program(const char *path)
 }
 
 
-/* One byte from the launcher; anything else is its end. */
+/*
+ * One byte from the launcher, and what comes with it; anything else is its
+ * end.
+ */
 
 static int
 setup_wait(setup_t *s, char message)
 {
-    char     c;
-    ssize_t  n;
+    char             c;
+    ssize_t          n;
+    struct iovec     iov;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+    char             control[CMSG_SPACE(sizeof(s->attach))]
+                         __attribute__((aligned(sizeof(size_t))));
+
+    iov = (struct iovec) { &c, 1 };
+    msg = (struct msghdr) {
+        .msg_iov = &iov, .msg_iovlen = 1,
+        .msg_control = control, .msg_controllen = sizeof(control)
+    };
 
     do {
-        n = recv(s->spec->sync, &c, 1, 0);
+        n = recvmsg(s->spec->sync, &msg, MSG_CMSG_CLOEXEC);
     } while (n == -1 && errno == EINTR);
+
+    cmsg = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
+
+    if (cmsg) {
+        s->nattach = (unsigned) ((cmsg->cmsg_len - CMSG_LEN(0))
+                                 / sizeof(int));
+        (void) memcpy(s->attach, CMSG_DATA(cmsg), s->nattach * sizeof(int));
+    }
 
     if (n == 1 && c == message) {
         return 0;

@@ -17,6 +17,10 @@ typedef struct {
     int                root;            /* the box's root, a mount */
     int                work;            /* its working directory */
     int                children;        /* a signalfd for SIGCHLD */
+
+    /* a "0" written to each puts the process into the box's group */
+    int                attach[CGROUP_ATTACH_MAX];
+    unsigned           nattach;
     int                disks[BOX_DISKS_MAX];
     unsigned           ndisks;
     char               detail[BOX_DETAIL_MAX];

@@ -63,8 +63,9 @@ my @hosts = (
     }, {
         name  => 'a container refuses unshare',
         deny  => ['--refuse', 'unshare=EPERM'],
-        stage => 'cgroup_namespace', errno => 'EPERM',
-        fix   => qr/seccomp=unconfined/, layers => ['cgroup_namespace'],
+        stage => 'namespaces', errno => 'EPERM',
+        fix   => qr/seccomp=unconfined/,
+        layers => ['net_namespace', 'cgroup_namespace'],
     }, {
         name  => 'a container refuses mount_setattr',
         deny  => ['--refuse', 'mount_setattr=EPERM'],
