@@ -84,7 +84,10 @@ struct cgroup_ops_s {
     /* Values that cannot be read are left as they are. */
     void       (*usage)(cgroup_t *cg, cgroup_usage_t *usage);
 
-    /* Kills all that is in the group; NULL: the version cannot. */
+    /*
+     * When pid 1 of the box is killed: kills all that is in the group, if
+     * the version can, and lets it die as fast as the machine can.
+     */
     void       (*kill)(cgroup_t *cg);
 
     /* To be called when every process of the box is reaped. */

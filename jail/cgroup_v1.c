@@ -101,6 +101,7 @@ static int v1_claim(cgroup_t *cg, fault_t *fault);
 static int v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v1_usage(cgroup_t *cg, cgroup_usage_t *usage);
+static void v1_kill(cgroup_t *cg);
 static void v1_remove(cgroup_t *cg);
 static int v1_sweep(uid_t uid, unsigned max);
 static int v1_sweep_all(void);
@@ -123,7 +124,7 @@ const cgroup_ops_t  cgroup_v1 = {
     v1_claim,
     v1_limit,
     v1_usage,
-    NULL,
+    v1_kill,
     v1_remove,
     v1_sweep,
     v1_sweep_all
@@ -224,6 +225,20 @@ v1_usage(cgroup_t *cg, cgroup_usage_t *usage)
 }
 
 
+/*
+ * To die takes time of a processor, which is charged to the group: hundreds
+ * of processes with a small share would die for many seconds.
+ */
+
+static void
+v1_kill(cgroup_t *cg)
+{
+    if (cg->dirs[V1_CPU] != -1) {
+        (void) cgroup_file_write(cg->dirs[V1_CPU], "cpu.cfs_quota_us", "-1");
+    }
+}
+
+
 static void
 v1_remove(cgroup_t *cg)
 {
@@ -259,14 +274,33 @@ v1_sweep(uid_t uid, unsigned max)
 }
 
 
-/* One that still holds a dying process is left to the next sweep. */
+/*
+ * One that still holds dying processes is left to the next sweep; nobody else
+ * is there any more to let them die as fast as they can.
+ */
 
 static int
 v1_gone(void *data, const char *name, int lock)
 {
+    int  dir, *parents;
+
     (void) lock;
 
-    return v1_remove_slot(data, name, 1);
+    parents = data;
+
+    if (v1_remove_slot(parents, name, 1) == 0) {
+        return 0;
+    }
+
+    dir = openat(parents[V1_CPU], name,
+                 O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (dir != -1) {
+        (void) cgroup_file_write(dir, "cpu.cfs_quota_us", "-1");
+        (void) close(dir);
+    }
+
+    return -1;
 }
 
 

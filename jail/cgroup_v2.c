@@ -230,13 +230,18 @@ v2_usage(cgroup_t *cg, cgroup_usage_t *usage)
 }
 
 
-/* Since Linux 5.14: all at once, so that nothing forks on meanwhile. */
+/*
+ * Since Linux 5.14: all at once, so that nothing forks on meanwhile.  To die
+ * takes time of a processor, which is charged to the group: hundreds of
+ * processes with a small share would die for many seconds.
+ */
 
 static void
 v2_kill(cgroup_t *cg)
 {
     if (cg->dirs[0] != -1) {
         (void) cgroup_file_write(cg->dirs[0], "cgroup.kill", "1");
+        (void) cgroup_file_write(cg->dirs[0], "cpu.max", "max");
     }
 }
 
@@ -355,6 +360,7 @@ v2_gone(void *data, const char *name, int lock)
 
     if (errno == EBUSY) {
         (void) cgroup_file_write(lock, "cgroup.kill", "1");
+        (void) cgroup_file_write(lock, "cpu.max", "max");
     }
 
     return -1;

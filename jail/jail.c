@@ -20,7 +20,7 @@
  *     |  <--- lease ---------------------------- |
  *     |  -------------- 'G' on `sync` -------->
  *     |     |     forks:
- *     |     |        +-- the main process: exec COMMAND
+ *     |     |        +-- the main process: exec COMMAND  setup_main.c
  *     |     +-- stays as the reaper                  reaper.c
  *     |
  *     |  one poll over everything                    supervise.c

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/openat2.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,13 +23,17 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "setup.h"
 
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME   0x80
+#endif
+
 #define SETUP_FDS_MAX   (8 + 80)
-#define SETUP_PATH_MAX  4096
 
 
 typedef struct {
@@ -45,14 +48,12 @@ static int setup_net(setup_t *s);
 static int setup_cgroup(setup_t *s);
 static int setup_cgroup_namespace(setup_t *s);
 static int setup_hostname(setup_t *s);
+static int setup_time(setup_t *s);
 static int setup_identity(setup_t *s);
 static int setup_scheduling(setup_t *s);
 static int setup_privileges(setup_t *s);
 static int setup_ready(setup_t *s);
 
-static noreturn void setup_main(setup_t *s);
-static int setup_exec(setup_t *s);
-static int setup_is_program(const char *path);
 static int setup_wait(setup_t *s, char message);
 
 
@@ -70,6 +71,9 @@ static const setup_step_t  setup_steps[] = {
     { STAGE_NET_ROUTE, routes_local },
     { STAGE_DOORS, doors_open },
     { STAGE_HOSTNAME, setup_hostname },
+
+    /* while /proc/self is still its own: a change of ids takes it away */
+    { STAGE_HOSTNAME, setup_time },
 
     /* before any file is made: its owner must be an id of the box */
     { STAGE_IDENTITY, setup_identity },
@@ -137,6 +141,12 @@ setup_run(const box_spec_t *spec)
      */
 
     pid = s.children == -1 ? -1 : vfork();
+
+    /* before 6.1 a child with other clocks could not share our memory */
+
+    if (pid == -1 && errno == EINVAL) {
+        pid = fork();
+    }
 
     if (pid == 0) {
         setup_main(&s);
@@ -314,6 +324,44 @@ setup_hostname(setup_t *s)
 
 
 /*
+ * The clocks of what runs in the box start with it: how long the host is up
+ * tells one host from another.  No wall, since the offsets can be read; so a
+ * kernel or a container without time namespaces, or without this file, gives
+ * a box that has the host's clocks.  clone3 could make the namespace as well,
+ * but then its offsets can no longer be set.
+ */
+
+static int
+setup_time(setup_t *s)
+{
+    int              fd;
+    char             text[128];
+    struct timespec  mono, boot;
+
+    (void) s;
+
+    if (unshare(CLONE_NEWTIME) != 0) {
+        return 0;
+    }
+
+    fd = open("/proc/self/timens_offsets", O_WRONLY|O_CLOEXEC);
+
+    if (fd == -1) {
+        return 0;
+    }
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &mono);
+    (void) clock_gettime(CLOCK_BOOTTIME, &boot);
+
+    (void) snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0\n",
+                    -(long long) mono.tv_sec, -(long long) boot.tv_sec);
+    (void) !write(fd, text, strlen(text));
+
+    return close(fd);
+}
+
+
+/*
  * Root's groups must go, and its launcher maps ids with the right to set
  * them.  An ordinary user may only map its own id once setgroups is denied;
  * its groups stay, unnamed and without use for a file of the box.
@@ -461,133 +509,7 @@ setup_ready(setup_t *s)
 }
 
 
-/* The main process: the caller's signals, session and streams are not its. */
-
-static noreturn void
-setup_main(setup_t *s)
-{
-    int               sig, fd, null, err;
-    sigset_t          set;
-    struct sigaction  sa;
-
-    (void) memset(&sa, 0, sizeof(sa));
-    sa.sa_handler = SIG_DFL;
-
-    for (sig = 1; sig < NSIG; sig++) {
-        (void) sigaction(sig, &sa, NULL);
-    }
-
-    (void) sigemptyset(&set);
-    (void) umask(022);
-
-    /* 0, 1 and 2 are free by now, or were taken by what is not needed here */
-
-    fd = open("/dev/null", O_RDONLY|O_CLOEXEC);
-    null = fd == -1 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-
-    if (null == -1
-        || sigprocmask(SIG_SETMASK, &set, NULL) != 0
-        || setsid() == -1
-        || dup2(s->spec->has_stdin ? s->spec->in : null, STDIN_FILENO) == -1
-        || dup2(s->spec->out, STDOUT_FILENO) == -1
-        || dup2(s->spec->err, STDERR_FILENO) == -1
-        || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
-    {
-        (void) setup_detail(s, "the task's session and streams cannot be "
-                            "made");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
-    }
-
-    /* nothing runs of which the launcher would say that it did not */
-
-    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0) != 0) {
-        (void) setup_detail(s, "the launcher cannot be told of the start");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
-    }
-
-    err = setup_exec(s);
-
-    (void) setup_report(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
-    _exit(127);
-}
-
-
-/* As a shell does it, in the box: EACCES is told only if nothing ran. */
-
-static int
-setup_exec(setup_t *s)
-{
-    int          err;
-    char         path[SETUP_PATH_MAX];
-    size_t       n;
-    const char  *name, *dir;
-
-    name = s->spec->argv[0];
-
-    (void) setup_detail(s, "%s", name);
-
-    if (strchr(name, '/')) {
-        if (setup_is_program(name) == 0) {
-            (void) execve(name, s->spec->argv, s->spec->envp);
-        }
-
-        return errno;
-    }
-
-    err = ENOENT;
-
-    for (dir = s->spec->path; *dir; dir += n + (dir[n] == ':')) {
-        n = strcspn(dir, ":");
-
-        if (snprintf(path, sizeof(path), "%.*s/%s", (int) n, dir, name)
-            >= (int) sizeof(path))
-        {
-            continue;
-        }
-
-        (void) execve(path, s->spec->argv, s->spec->envp);
-
-        if (errno != ENOENT && errno != ENOTDIR) {
-            err = errno;
-        }
-
-        if (err != ENOENT && err != EACCES) {
-            break;
-        }
-    }
-
-    return err;
-}
-
-
-/*
- * /proc/self/exe is the launcher's own file, outside the box, until exec is
- * done: a name that leads through a link of /proc is refused.
- */
-
-static int
-setup_is_program(const char *path)
-{
-    long             fd;
-    struct open_how  how;
-
-    how = (struct open_how) {
-        .flags = O_PATH|O_CLOEXEC,
-        .resolve = RESOLVE_NO_MAGICLINKS
-    };
-
-    fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
-
-    return fd == -1 ? -1 : close((int) fd);
-}
-
-
-/*
- * One byte from the launcher, and what comes with it; anything else is its
- * end.
- */
+/* One byte from the launcher; anything else is its end. */
 
 static int
 setup_wait(setup_t *s, char message)

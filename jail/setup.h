@@ -63,6 +63,9 @@ int workspace_unpack(setup_t *s);
 int landlock_enter(setup_t *s);
 int seccomp_enter(setup_t *s);
 
+/* setup_main.c: the main process, until it is the task's program */
+noreturn void setup_main(setup_t *s);
+
 /* reaper.c: what pid 1 of the box does until its end */
 noreturn void reaper_run(int lifeline, int children, pid_t main_pid);
 

@@ -73,14 +73,18 @@ sub running ($p) {
 # program, the reason, and the time in ms after which the launcher is done.
 
 my $linger = 'trap "" TERM INT HUP QUIT; ';
-my @ends = (
-    ['A-083 a fork bomb that ignores SIGTERM is ended by the wall clock',
-     ['--wall-clock', '1s', '--pids', '64'],
-     $linger . 'exec /usr/bin/python3 -c "
+my $bomb = 'exec /usr/bin/python3 -c "
 import os
 while True:
     try: os.fork()
-    except OSError: pass"',
+    except OSError: pass"';
+my @ends = (
+    ['A-083 a fork bomb with a small share of a processor is ended as soon',
+     ['--wall-clock', '2s', '--pids', '128', '--cpu', '0.05'], $bomb,
+     'timeout', 5000],
+    ['A-083 a fork bomb that ignores SIGTERM is ended by the wall clock',
+     ['--wall-clock', '1s', '--pids', '64'],
+     $linger . $bomb,
      'timeout', 3000],
     ['A-083 a daemon of its own session that holds the streams ends with '
      . 'the main process', [],
@@ -134,6 +138,19 @@ for my $user (ways()) {
     finish($p);
     ok(wait_for('its end', sub { !leftovers() }, 1),
        "A-083 nor does a stopped init outlive its launcher ($way)");
+
+    # a bomb with a small share dies slowly without its launcher, unless
+    # somebody starts a box
+
+    $p = spawn(['run', '--offline', '--cpu', '0.05', '--pids', '128', '--',
+                'sh', '-c', $bomb], user => $user);
+    wait_for('the bomb', sub { alive($p) > 120 });
+    cmp_ok(scalar(alive($p)), '>', 120, "control: there is a bomb ($way)");
+    kill KILL => $p->{pid};
+    finish($p);
+    box('true', user => $user);
+    ok(wait_for('its end', sub { !leftovers() }, 3),
+       'A-113 the next start lets an orphaned bomb die at once');
 
     # the death of the caller: what it read from has no reader any more
 

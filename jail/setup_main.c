@@ -1,0 +1,147 @@
+/*
+ * The main process, between the fork and its exec: it takes the streams of
+ * the task, forgets what it has of its caller, and finds the program as a
+ * shell does.  Everything that fails here is still told to the launcher.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "setup.h"
+
+
+#define SETUP_PATH_MAX  4096
+
+
+static int setup_exec(setup_t *s);
+static int setup_is_program(const char *path);
+
+
+/* The main process: the caller's signals, session and streams are not its. */
+
+noreturn void
+setup_main(setup_t *s)
+{
+    int               sig, fd, null, err;
+    sigset_t          set;
+    struct sigaction  sa;
+
+    (void) memset(&sa, 0, sizeof(sa));
+    sa.sa_handler = SIG_DFL;
+
+    for (sig = 1; sig < NSIG; sig++) {
+        (void) sigaction(sig, &sa, NULL);
+    }
+
+    (void) sigemptyset(&set);
+    (void) umask(022);
+
+    /* 0, 1 and 2 are free by now, or were taken by what is not needed here */
+
+    fd = open("/dev/null", O_RDONLY|O_CLOEXEC);
+    null = fd == -1 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    if (null == -1
+        || sigprocmask(SIG_SETMASK, &set, NULL) != 0
+        || setsid() == -1
+        || dup2(s->spec->has_stdin ? s->spec->in : null, STDIN_FILENO) == -1
+        || dup2(s->spec->out, STDOUT_FILENO) == -1
+        || dup2(s->spec->err, STDERR_FILENO) == -1
+        || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
+    {
+        (void) setup_detail(s, "the task's session and streams cannot be "
+                            "made");
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    /* nothing runs of which the launcher would say that it did not */
+
+    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0) != 0) {
+        (void) setup_detail(s, "the launcher cannot be told of the start");
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    err = setup_exec(s);
+
+    (void) setup_report(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
+    _exit(127);
+}
+
+
+/* As a shell does it, in the box: EACCES is told only if nothing ran. */
+
+static int
+setup_exec(setup_t *s)
+{
+    int          err;
+    char         path[SETUP_PATH_MAX];
+    size_t       n;
+    const char  *name, *dir;
+
+    name = s->spec->argv[0];
+
+    (void) setup_detail(s, "%s", name);
+
+    if (strchr(name, '/')) {
+        if (setup_is_program(name) == 0) {
+            (void) execve(name, s->spec->argv, s->spec->envp);
+        }
+
+        return errno;
+    }
+
+    err = ENOENT;
+
+    for (dir = s->spec->path; *dir; dir += n + (dir[n] == ':')) {
+        n = strcspn(dir, ":");
+
+        if (snprintf(path, sizeof(path), "%.*s/%s", (int) n, dir, name)
+            >= (int) sizeof(path))
+        {
+            continue;
+        }
+
+        (void) execve(path, s->spec->argv, s->spec->envp);
+
+        if (errno != ENOENT && errno != ENOTDIR) {
+            err = errno;
+        }
+
+        if (err != ENOENT && err != EACCES) {
+            break;
+        }
+    }
+
+    return err;
+}
+
+
+/*
+ * /proc/self/exe is the launcher's own file, outside the box, until exec is
+ * done: a name that leads through a link of /proc is refused.
+ */
+
+static int
+setup_is_program(const char *path)
+{
+    long             fd;
+    struct open_how  how;
+
+    how = (struct open_how) {
+        .flags = O_PATH|O_CLOEXEC,
+        .resolve = RESOLVE_NO_MAGICLINKS
+    };
+
+    fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+
+    return fd == -1 ? -1 : close((int) fd);
+}
