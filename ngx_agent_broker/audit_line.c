@@ -7,8 +7,6 @@
  * start, so that the line can be closed at any moment.
  */
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "audit_line.h"
@@ -25,7 +23,9 @@
 
 static bool line_key(audit_line_t *line, const char *key, size_t value);
 static void line_raw(audit_line_t *line, const char *key, const char *value);
+static void line_escape(audit_line_t *line, unsigned char c);
 static void line_put(audit_line_t *line, const void *p, size_t n);
+static void put_digits(char *dst, unsigned value, size_t n, char behind);
 static bool is_plain(unsigned char c);
 
 
@@ -46,10 +46,7 @@ void
 audit_line_text(audit_line_t *line, const char *key, const void *value,
     size_t n, size_t max)
 {
-    static const char  hex[] = "0123456789abcdef";
-
-    char                  escape[6];
-    size_t                i, used, width;
+    size_t                i, run, used, width;
     const unsigned char  *p;
 
     if (value == NULL) {
@@ -66,26 +63,37 @@ audit_line_text(audit_line_t *line, const char *key, const void *value,
     p = value;
     used = 0;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i += run ? run : 1) {
 
-        width = is_plain(p[i]) ? 1 : 6;
+        /* almost all of it is as it was: runs are copied, the rest escaped */
+
+        for (run = 0; i + run < n && is_plain(p[i + run]); run++) {
+            /* void */
+        }
+
+        width = run ? run : 6;
 
         if (used + width > max || line->len + width + 1 > ROOM) {
+
             line->cut = true;
+
+            if (run) {
+                width = max - used < ROOM - 1 - line->len
+                        ? max - used : ROOM - 1 - line->len;
+                line_put(line, p + i, width);
+            }
+
             break;
         }
 
         used += width;
 
-        if (width == 1) {
-            line_put(line, &p[i], 1);
-            continue;
-        }
+        if (run) {
+            line_put(line, p + i, run);
 
-        memcpy(escape, "\\u00", 4);
-        escape[4] = hex[p[i] >> 4];
-        escape[5] = hex[p[i] & 0xf];
-        line_put(line, escape, 6);
+        } else {
+            line_escape(line, p[i]);
+        }
     }
 
     line_put(line, "\"", 1);
@@ -102,10 +110,25 @@ audit_line_word(audit_line_t *line, const char *key, const char *value)
 void
 audit_line_number(audit_line_t *line, const char *key, int64_t value)
 {
-    char  number[24];
+    char      number[24], *p;
+    uint64_t  left;
 
-    (void) snprintf(number, sizeof(number), "%" PRId64, value);
-    line_raw(line, key, number);
+    /* printf() would be half of what a line costs */
+
+    p = number + sizeof(number) - 1;
+    *p = '\0';
+    left = value < 0 ? 0 - (uint64_t) value : (uint64_t) value;
+
+    do {
+        *--p = (char) ('0' + left % 10);
+        left /= 10;
+    } while (left);
+
+    if (value < 0) {
+        *--p = '-';
+    }
+
+    line_raw(line, key, p);
 }
 
 
@@ -210,11 +233,28 @@ audit_line_time(int64_t unix_ms, char dst[25])
     month = shifted < 10 ? shifted + 3 : shifted - 9;
     year = (int64_t) year_of_era + era * 400 + (month <= 2);
 
-    (void) snprintf(dst, 25, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
-                    (unsigned) year % 10000, month % 100, day % 100,
-                    (unsigned) (ms / 3600000) % 100,
-                    (unsigned) (ms / 60000 % 60),
-                    (unsigned) (ms / 1000 % 60), (unsigned) (ms % 1000));
+    put_digits(dst, (unsigned) year, 4, '-');
+    put_digits(dst + 5, month, 2, '-');
+    put_digits(dst + 8, day, 2, 'T');
+    put_digits(dst + 11, (unsigned) (ms / 3600000), 2, ':');
+    put_digits(dst + 14, (unsigned) (ms / 60000 % 60), 2, ':');
+    put_digits(dst + 17, (unsigned) (ms / 1000 % 60), 2, '.');
+    put_digits(dst + 20, (unsigned) (ms % 1000), 3, 'Z');
+    dst[24] = '\0';
+}
+
+
+/* So many digits, and what stands behind them. */
+
+static void
+put_digits(char *dst, unsigned value, size_t n, char behind)
+{
+    dst[n] = behind;
+
+    while (n--) {
+        dst[n] = (char) ('0' + value % 10);
+        value /= 10;
+    }
 }
 
 
@@ -254,6 +294,17 @@ line_raw(audit_line_t *line, const char *key, const char *value)
 
 
 static void
+line_escape(audit_line_t *line, unsigned char c)
+{
+    static const char  hex[] = "0123456789abcdef";
+
+    char  escape[6] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 0xf] };
+
+    line_put(line, escape, sizeof(escape));
+}
+
+
+static void
 line_put(audit_line_t *line, const void *p, size_t n)
 {
     memcpy(line->text + line->len, p, n);
@@ -261,8 +312,14 @@ line_put(audit_line_t *line, const void *p, size_t n)
 }
 
 
+/* Printable ASCII but the quote and the backslash: a bit each of 128. */
+
 static bool
 is_plain(unsigned char c)
 {
-    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+    static const uint32_t  plain[8] = {
+        0x00000000, 0xfffffffb, 0xefffffff, 0x7fffffff, 0, 0, 0, 0
+    };
+
+    return plain[c >> 5] >> (c & 31) & 1;
 }

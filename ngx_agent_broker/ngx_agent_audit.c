@@ -27,7 +27,7 @@ static ngx_slab_pool_t *ngx_agent_audit_pool;
 static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
 static ngx_uint_t       ngx_agent_audit_torn;    /* found when opened */
 static uint64_t         ngx_agent_audit_sequence;
-static uint64_t         ngx_agent_audit_started;
+static u_char           ngx_agent_audit_writer[32];
 static ngx_pid_t        ngx_agent_audit_pid;
 static uint64_t         ngx_agent_audit_lost;
 static time_t           ngx_agent_audit_said;
@@ -237,12 +237,15 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     (void) clock_gettime(CLOCK_REALTIME, &ts);
 
-    if (ngx_agent_audit_pid != ngx_getpid()) {
+    if (ngx_agent_audit_pid != ngx_pid) {
         /* a process numbers its own lines: master and workers apart */
-        ngx_agent_audit_pid = ngx_getpid();
+        ngx_agent_audit_pid = ngx_pid;
         ngx_agent_audit_sequence = 0;
-        ngx_agent_audit_started = (uint64_t) ts.tv_sec * 1000
-                                  + ts.tv_nsec / 1000000;
+
+        *ngx_snprintf(ngx_agent_audit_writer,
+                      sizeof(ngx_agent_audit_writer) - 1, "%xL.%P",
+                      ((uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000)
+                      & 0xffffffffff, ngx_pid) = '\0';
     }
 
     audit_line_begin(line);
@@ -252,11 +255,7 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     audit_line_number(line, "schema", 1);
     audit_line_word(line, "event", event);
 
-    *ngx_snprintf((u_char *) text, sizeof(text) - 1, "%xL.%P",
-                  ngx_agent_audit_started & 0xffffffffff,
-                  ngx_agent_audit_pid) = '\0';
-
-    audit_line_word(line, "writer", text);
+    audit_line_word(line, "writer", (char *) ngx_agent_audit_writer);
     audit_line_number(line, "seq", (int64_t) ngx_agent_audit_sequence + 1);
 
     if (task) {

@@ -302,6 +302,7 @@ struct ngx_agent_task_s {
     ngx_queue_t        connections;         /* ngx_agent_connection_t */
     ngx_uint_t         connections_count;
     ngx_uint_t         connections_max;
+    ngx_uint_t         kept;                /* upstream ones that wait */
     void             (*idle)(ngx_agent_task_t *task);
     void              *data;                /* the control connection's */
 

@@ -82,13 +82,29 @@ ngx_agent_decide(ngx_http_request_t *r)
 ngx_int_t
 ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
 {
-    u_char  random[NGX_AGENT_ID_LEN / 4];
+    size_t  n;
 
-    if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
-        return NGX_ERROR;
+    /* many at once, since each call costs; anew in each process */
+
+    static u_char      random[256 * NGX_AGENT_ID_LEN / 4];
+    static size_t      used;
+    static ngx_pid_t   pid;
+
+    n = NGX_AGENT_ID_LEN / 4;
+
+    if (pid != ngx_pid || used == sizeof(random)) {
+
+        if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        pid = ngx_pid;
+        used = 0;
     }
 
-    ngx_agent_hex(ctx->request, random, sizeof(random));
+    ngx_agent_hex(ctx->request, random + used, n);
+    used += n;
+
     ctx->task = task;
     ctx->uid = task->uid;
     ctx->started = ngx_current_msec;

@@ -87,19 +87,22 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 char *
 ngx_agent_rule_name(const policy_rule_t *rule, char dst[NGX_AGENT_RULE_NAME])
 {
-    size_t  len;
+    u_char  *p, *last;
 
-    len = snprintf(dst, NGX_AGENT_RULE_NAME,
-                   "%s%s%s",
-                   rule->kind == AUTHORITY_IPV6 ? "["
-                                       : rule->wildcard ? "*." : "",
-                   rule->host,
-                   rule->kind == AUTHORITY_IPV6 ? "]" : "");
+    p = (u_char *) dst;
+    last = p + NGX_AGENT_RULE_NAME - 1;
+
+    p = ngx_slprintf(p, last, "%s%s%s",
+                     rule->kind == AUTHORITY_IPV6 ? "["
+                                         : rule->wildcard ? "*." : "",
+                     rule->host,
+                     rule->kind == AUTHORITY_IPV6 ? "]" : "");
 
     if (rule->port) {
-        (void) snprintf(dst + len, NGX_AGENT_RULE_NAME - len, ":%u",
-                        (unsigned) rule->port);
+        p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) rule->port);
     }
+
+    *p = '\0';
 
     return dst;
 }

@@ -12,8 +12,8 @@
 #include "ngx_agent_broker.h"
 
 
-#define NGX_AGENT_REUSE_MAX       128       /* connections, in a worker */
-#define NGX_AGENT_REUSE_TASK_MAX  16        /* of one task */
+#define NGX_AGENT_REUSE_MAX       256       /* connections, in a worker */
+#define NGX_AGENT_REUSE_TASK_MAX  64        /* of one task */
 #define NGX_AGENT_REUSE_IDLE      15000     /* ms */
 #define NGX_AGENT_REUSE_REQUESTS  1000      /* on one connection */
 #define NGX_AGENT_SESSIONS_MAX    256
@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
     ngx_queue_t            queue;           /* newest first */
     ngx_agent_reuse_key_t  key;
+    ngx_agent_task_t      *task;            /* of a connection */
     ngx_connection_t      *connection;      /* either of these two */
     ngx_ssl_session_t     *session;
     ngx_sockaddr_t         sockaddr;
@@ -40,6 +41,8 @@ typedef struct {
 
 
 static void ngx_agent_reuse_init(void);
+static ngx_uint_t ngx_agent_reuse_max(void);
+static ngx_agent_reuse_t *ngx_agent_reuse_oldest(ngx_agent_task_t *task);
 static void ngx_agent_reuse_key(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_key_t *key);
 static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
@@ -120,10 +123,9 @@ void
 ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_uint_t state)
 {
-    ngx_uint_t            n;
-    ngx_queue_t          *q;
+    ngx_uint_t            max;
     ngx_connection_t     *c;
-    ngx_agent_reuse_t    *item, *other, *oldest;
+    ngx_agent_reuse_t    *item;
     ngx_http_upstream_t  *u;
 
     c = pc->connection;
@@ -147,30 +149,17 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_init();
     ngx_agent_reuse_key(ctx, &item->key);
 
-    n = 0;
-    oldest = NULL;
+    max = ngx_agent_reuse_max();
 
-    for (q = ngx_queue_head(&ngx_agent_connections);
-         q != ngx_queue_sentinel(&ngx_agent_connections);
-         q = ngx_queue_next(q))
-    {
-        other = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+    if (ctx->task->kept >= ngx_min(NGX_AGENT_REUSE_TASK_MAX, max / 2)) {
+        ngx_agent_reuse_remove(ngx_agent_reuse_oldest(ctx->task));
 
-        if (ngx_memcmp(other->key.task, item->key.task, NGX_AGENT_ID_LEN)
-            == 0)
-        {
-            oldest = other;
-            n++;
-        }
+    } else if (ngx_agent_connections_count >= max) {
+        ngx_agent_reuse_remove(ngx_agent_reuse_oldest(NULL));
     }
 
-    if (n >= NGX_AGENT_REUSE_TASK_MAX) {
-        ngx_agent_reuse_remove(oldest);
-
-    } else if (ngx_agent_connections_count >= NGX_AGENT_REUSE_MAX) {
-        q = ngx_queue_last(&ngx_agent_connections);
-        ngx_agent_reuse_remove(ngx_queue_data(q, ngx_agent_reuse_t, queue));
-    }
+    item->task = ctx->task;
+    ctx->task->kept++;
 
     item->connection = c;
     item->sockaddr = ctx->sockaddr;
@@ -316,6 +305,39 @@ ngx_agent_reuse_init(void)
 }
 
 
+/* What waits leaves most of the worker's connections to what does not. */
+
+static ngx_uint_t
+ngx_agent_reuse_max(void)
+{
+    ngx_uint_t  n;
+
+    n = ngx_cycle->connection_n / 4;
+
+    return ngx_max(2, ngx_min(n, NGX_AGENT_REUSE_MAX));
+}
+
+
+/* The one that has waited longest, of a task or of all; there is one. */
+
+static ngx_agent_reuse_t *
+ngx_agent_reuse_oldest(ngx_agent_task_t *task)
+{
+    ngx_queue_t        *q;
+    ngx_agent_reuse_t  *item;
+
+    q = ngx_queue_last(&ngx_agent_connections);
+    item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+    while (task && item->task != task) {
+        q = ngx_queue_prev(q);
+        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+    }
+
+    return item;
+}
+
+
 static void
 ngx_agent_reuse_key(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
 {
@@ -406,6 +428,7 @@ ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
 
     } else {
         ngx_agent_connections_count--;
+        item->task->kept--;
 
         if (item->connection) {
             ngx_agent_reuse_close(item->connection);
