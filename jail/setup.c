@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/ioprio.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -404,6 +405,7 @@ setup_identity(setup_t *s)
 static int
 setup_scheduling(setup_t *s)
 {
+    long                prio;
     struct sched_param  param;
 
     param = (struct sched_param) { 0 };
@@ -421,6 +423,16 @@ setup_scheduling(setup_t *s)
         && setpriority(PRIO_PROCESS, 0, 0) != 0)
     {
         return setup_detail(s, "the priority cannot be reset");
+    }
+
+    /* before everybody else at the disks, as root may be */
+
+    prio = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+
+    if (prio != -1 && IOPRIO_PRIO_CLASS(prio) == IOPRIO_CLASS_RT
+        && syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, 0) != 0)
+    {
+        return setup_detail(s, "the priority at disks cannot be reset");
     }
 
     return 0;
