@@ -37,6 +37,10 @@ my $more = "host second.internal:$second { plaintext on; "
          . 'private 127.0.0.0/8; }';
 
 sub http ($policies, $extra = '') {
+
+    # a slow machine takes its time over many reloads
+    $policies =~ s/(agent_policy \w+ \{)/$1 wall_clock 1h; requests 1000000;/g;
+
     return <<"END";
     resolver 127.0.0.1:$dns->{port};
     agent_vault $t->{dir}/vault;
