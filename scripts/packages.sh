@@ -13,7 +13,7 @@ PACKAGES_STORY="python3 python3-pandas python3-openpyxl openssl
 
 PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
     git jq openssl ca-certificates python3 bubblewrap procps util-linux
-    iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86"
+    iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86 crun"
 
 # the clients that are tried in a box; node, npm and a JDK may come from
 # elsewhere, and a test that does not find one says so
