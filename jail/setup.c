@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -479,6 +480,12 @@ setup_privileges(setup_t *s)
         || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
     {
         return setup_detail(s, "no_new_privs cannot be set");
+    }
+
+    /* a caller without randomized addresses (setarch -R) is no reason */
+
+    if (personality(PER_LINUX) == -1) {
+        return setup_detail(s, "the personality cannot be reset");
     }
 
     return 0;

@@ -14,6 +14,14 @@ use Time::HiRes qw(sleep time);
 
 my ($uptime) = do { local (@ARGV) = '/proc/uptime'; map { split } <> };
 
+# A-117: nothing is timed by the time of day, which can be set
+my $root = root_dir();
+my $clocks = 'CLOCK_REALTIME|gettimeofday|\btime\(NULL';
+is(join(' ', `grep -lE '$clocks' $root/jail/*.[ch]`), '',
+   'A-117 no timer is of the time of day');
+cmp_ok(scalar(() = `grep -lE 'CLOCK_MONOTONIC' $root/jail/*.[ch]`), '>', 0,
+       'control: but of one that nobody sets');
+
 for my $user (ways()) {
     my $way = way($user);
     my @as = (user => $user);
@@ -127,6 +135,28 @@ END_OF_PYTHON
     is($tty->{stdout}, "True True\nENXIO\nEPERM EPERM done\ndone done\nEPERM\n",
        "A-055 F-019 no terminal but one's own, and nothing typed into it "
        . "($way)") or diag $tty->{stderr};
+
+    # --- A-068: what weakens the caller does not weaken the task
+
+    my $personality = 'cat /proc/self/personality';
+    like(`setarch -R $personality`, qr/^0*40000$/, 'control: setarch -R');
+    $j = box($personality, @as, program => ['setarch', '-R', '--']);
+    is($j->{stdout}, "00000000\n",
+       "A-068 a caller's personality is not the task's ($way)");
+
+    # --- A-105
+
+    $j = python(<<'END_OF_PYTHON', @as);
+import os
+def put(v):
+    try:
+        open('/proc/self/oom_score_adj', 'wb', 0).write(v.encode()); return 'ok'
+    except OSError as e:
+        return e.errno in (13, 1)
+print(put('500'), put('0'), put('-1'), put('-1000'))
+END_OF_PYTHON
+    is($j->{stdout}, "ok ok True True\n",
+       "A-105 the task cannot spare itself from the OOM killer ($way)");
 
     # --- A-093: children that the launcher did not make
 
