@@ -22,7 +22,7 @@ int
 task_read(json_t *answer, char *task_id, char *policy_hash,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
 {
-    json_t      *ca;
+    json_t      *ca, *version;
     const char  *id, *hash;
 
     id = json_string_value(json_object_get(answer, "task_id"));
@@ -31,6 +31,18 @@ task_read(json_t *answer, char *task_id, char *policy_hash,
         || strspn(id, "0123456789abcdef") != BROKER_TASK_ID_LEN)
     {
         return task_wrong(fault, "task_id");
+    }
+
+    version = json_object_get(answer, "v");
+
+    if (!json_is_integer(version)
+        || json_integer_value(version) != BROKER_PROTOCOL)
+    {
+        return fault_set(fault, STAGE_BROKER, EPROTO,
+                         "\"v\" in the broker's answer is %lld, and this "
+                         "launcher speaks version %d of the protocol",
+                         (long long) json_integer_value(version),
+                         BROKER_PROTOCOL);
     }
 
     hash = json_string_value(json_object_get(answer, "policy_hash"));
