@@ -203,6 +203,21 @@ for my $user (ways()) {
         };
     }
 
+    # A kernel that has Landlock has these, so a box has no other way to
+    # mount; a filter that does not know them is named
+    for my $call (qw(open_tree move_mount fsopen fsconfig fsmount
+                     mount_setattr))
+    {
+        my $r = jail(\@run, program => [program($user, '--refuse',
+                                                "$call=ENOSYS")]);
+        my $error = $r->{json}{error};
+        is($r->{status}, 125, "the kernel has no $call: no box ($way)");
+        like($error->{stage}, qr/^(?:propagation|root|mount)$/, 'the stage');
+        is($error->{errno}, 'ENOSYS', 'the errno');
+        like($error->{fix} // '', qr/\Q$call\E|5\.1[23]/, 'the fix');
+        is($r->{json}{stdout}, '', 'nothing ran');
+    }
+
     for my $e (@enough) {
         my ($name, @deny) = @$e;
         my $r = jail(\@run, program => [program($user, @deny)]);

@@ -127,6 +127,31 @@ for my $user (ways()) {
     close $b->{in};
     waitpid $b->{pid}, 0;
 
+    # A-123: a place that is the launcher's alone is opened by the launcher;
+    # root's boxes are nobody that such a place is open to
+
+    my $own = dir() . "/own$at";
+    mkdir $own;
+    file("own$at/data", "private\n", 0600);
+    chown user_id(), -1, $own, "$own/data" if $user && $> == 0;
+    chmod 0700, $own;
+    $b = broker(readable => [$own]);
+    $r = task($b, "cat $own/data; touch $own/data $own/new; echo started",
+              $user);
+    if ($> != 0 || $user) {
+        is($r->{json}{stdout}, "private\nstarted\n",
+           "A-123 $way: a directory of mode 0700 is readable in the box");
+        is(scalar(() = $r->{json}{stderr} =~ /Read-only file system/g), 2,
+           'and not writable') or diag $r->{json}{stderr};
+    } else {
+        is($r->{json}{stdout}, "started\n",
+           "A-123 $way: a directory that is root's alone is in the box");
+        is(scalar(() = $r->{json}{stderr} =~ /Permission denied/g), 3,
+           'and closed') or diag $r->{json}{stderr};
+    }
+    close $b->{in};
+    waitpid $b->{pid}, 0;
+
     # what a policy must not give
 
     my $deep = dir() . "/deep$n";
