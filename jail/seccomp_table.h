@@ -24,11 +24,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ioprio.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -36,6 +38,8 @@
 #define SECCOMP_PROFILE  "default/1"    /* as the result names it */
 
 #define SECCOMP_CONDITIONS_MAX  10
+
+#define SECCOMP_INIT     1              /* pid 1 of the box */
 
 
 typedef enum {
@@ -115,7 +119,7 @@ static const seccomp_rule_t  seccomp_rules[] = {
     ALLOW("name_to_handle_at"),
     ALLOW("inotify_init"), ALLOW("inotify_init1"),
     ALLOW("inotify_add_watch"), ALLOW("inotify_rm_watch"),
-    ALLOW("io_setup"), ALLOW("io_destroy"), ALLOW("io_submit"),
+    ALLOW("io_destroy"), ALLOW("io_submit"),
     ALLOW("io_cancel"), ALLOW("io_getevents"), ALLOW("io_pgetevents"),
     ALLOW("epoll_create"), ALLOW("epoll_create1"), ALLOW("epoll_ctl"),
     ALLOW("epoll_ctl_old"), ALLOW("epoll_wait_old"),
@@ -164,19 +168,33 @@ static const seccomp_rule_t  seccomp_rules[] = {
     ALLOW("arch_prctl"), ALLOW("set_tid_address"),
     ALLOW("set_robust_list"), ALLOW("get_robust_list"), ALLOW("rseq"),
     ALLOW("futex"), ALLOW("futex_waitv"), ALLOW("restart_syscall"),
-    ALLOW("getrlimit"), ALLOW("setrlimit"), ALLOW("prlimit64"),
+    ALLOW("getrlimit"), ALLOW("setrlimit"),
     ALLOW("getrusage"), ALLOW("times"), ALLOW("sysinfo"), ALLOW("uname"),
-    ALLOW("getcpu"), ALLOW("getpriority"), ALLOW("setpriority"),
-    ALLOW("ioprio_get"), ALLOW("ioprio_set"), ALLOW("sched_yield"),
-    ALLOW("sched_getaffinity"), ALLOW("sched_setaffinity"),
-    ALLOW("sched_getattr"), ALLOW("sched_setattr"),
-    ALLOW("sched_getparam"), ALLOW("sched_setparam"),
-    ALLOW("sched_getscheduler"), ALLOW("sched_setscheduler"),
+    ALLOW("getcpu"), ALLOW("getpriority"), ALLOW("ioprio_get"),
+    ALLOW("sched_yield"), ALLOW("sched_getaffinity"),
+    ALLOW("sched_getattr"), ALLOW("sched_getparam"),
+    ALLOW("sched_getscheduler"),
     ALLOW("sched_get_priority_max"), ALLOW("sched_get_priority_min"),
     ALLOW("sched_rr_get_interval"), ALLOW("pidfd_open"),
     ALLOW("pidfd_send_signal"), ALLOW("seccomp"),
     ALLOW("landlock_create_ruleset"), ALLOW("landlock_add_rule"),
     ALLOW("landlock_restrict_self"),
+
+    /*
+     * The box ends when its init runs to its own end, so nobody may put that
+     * behind the others, tie it to a busy processor or take its descriptors
+     * away.  It has the task's id, so the kernel would allow it; and all that
+     * have this id are meant by PRIO_USER and IOPRIO_WHO_USER.
+     */
+
+    ONLY("prlimit64", EPERM, NE(0, SECCOMP_INIT)),
+    ONLY("sched_setaffinity", EPERM, NE(0, SECCOMP_INIT)),
+    ONLY("sched_setattr", EPERM, NE(0, SECCOMP_INIT)),
+    ONLY("sched_setparam", EPERM, NE(0, SECCOMP_INIT)),
+    ONLY("sched_setscheduler", EPERM, NE(0, SECCOMP_INIT)),
+    ONLY("setpriority", EPERM, NE_AND(0, PRIO_USER), NE(1, SECCOMP_INIT)),
+    ONLY("ioprio_set", EPERM, NE_AND(0, IOPRIO_WHO_USER),
+                              NE(1, SECCOMP_INIT)),
 
     /* ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC weaken what runs after */
 
@@ -260,6 +278,10 @@ static const seccomp_rule_t  seccomp_rules[] = {
     { "io_uring_setup", ENOSYS, 0, { { 0 } } },
     { "io_uring_enter", ENOSYS, 0, { { 0 } } },
     { "io_uring_register", ENOSYS, 0, { { 0 } } },
+
+    /* takes from fs.aio-max-nr, which is one number for the whole host */
+
+    { "io_setup", ENOSYS, 0, { { 0 } } },
 
     /* its flags lie in memory, where a filter cannot look */
 

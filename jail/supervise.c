@@ -348,6 +348,10 @@ supervise_lifeline(supervise_t *s, int64_t now)
         s->verdict.ended = true;
         s->verdict.status = end.status;
         s->finished = now;
+
+        /* pid 1 ends by itself now; the rest is not to take its time */
+
+        supervise_kill(s, REASON_OK);
         return;
     }
 

@@ -128,7 +128,7 @@ probe('ok', 'personality', 0);
 probe('EPERM', 'personality', $_) for qw(0x0040000 0x0400000 0x20000 8);
 
 probe('ENOSYS', $_, 1, 'PTR') for qw(io_uring_setup io_uring_enter
-    io_uring_register);
+    io_uring_register io_setup);
 probe('EPERM', $_, 0, 0, 0, 0, 0) for qw(ptrace process_vm_readv
     process_vm_writev pidfd_getfd kcmp process_madvise bpf perf_event_open
     userfaultfd keyctl add_key request_key open_by_handle_at mount umount2

@@ -93,6 +93,39 @@ END
        "A-109 $way: no better place in the scheduler can be taken");
 
     $j = python(<<'END', @as);
+import ctypes, os, resource
+libc = ctypes.CDLL(None, use_errno=True)
+attr = (ctypes.c_uint32 * 14)(56, 5)
+high = 1 << 32 | 1
+def no(f):
+    try:
+        return f() == -1 and ctypes.get_errno() == 1
+    except OSError as e:
+        return e.errno == 1
+print(no(lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))),
+      no(lambda: os.sched_setparam(1, os.sched_param(0))),
+      no(lambda: os.sched_setaffinity(1, os.sched_getaffinity(0))),
+      no(lambda: libc.syscall(314, 1, attr, 0)),
+      no(lambda: libc.syscall(314, ctypes.c_ulong(high), attr, 0)),
+      no(lambda: os.setpriority(os.PRIO_PROCESS, 1, 19)),
+      no(lambda: os.setpriority(os.PRIO_USER, 0, 19)),
+      no(lambda: libc.syscall(251, 1, 1, 3 << 13)),
+      no(lambda: libc.syscall(251, 3, 0, 3 << 13)),
+      no(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))),
+      no(lambda: resource.prlimit(1, resource.RLIMIT_NOFILE)))
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.sched_setscheduler(os.getpid(), os.SCHED_BATCH, os.sched_param(0))
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.setpriority(os.PRIO_PGRP, 0, 6)
+assert libc.syscall(251, 1, 0, 3 << 13) == 0
+resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (9, 9))
+print(os.getpriority(os.PRIO_PROCESS, 0), resource.prlimit(0, 7))
+END
+    is($j->{stdout}, 'True ' x 10 . "True\n6 (9, 9)\n",
+       "$way: a task's own place and limits are its to lower, pid 1's are not")
+        or diag $j->{stderr};
+
+    $j = python(<<'END', @as);
 import os, socket, ctypes
 def no(f):
     try:
