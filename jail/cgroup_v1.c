@@ -29,6 +29,7 @@
 #define V1_TREE         "agent-jail"
 #define V1_CPU_PERIOD   100000ULL       /* us, the kernel's default */
 #define V1_CPU_SHARES   1024ULL         /* likewise */
+#define V1_SOCKETS_SHARE  8             /* of the memory: the eighth part */
 
 /* rmdir is refused for a moment after the last process is reaped */
 #define V1_RMDIR_TRIES  200             /* ms */
@@ -65,7 +66,14 @@ static const char *const  v1_controllers[V1_COUNT] = {
 };
 
 
-/* memsw can only be set once the limit it may not be below is set */
+/*
+ * memsw can only be set once the limit it may not be below is set.
+ *
+ * What waits in TCP and UDP sockets counts only where this limit is set, and
+ * not against the other one: without it a box could take all that the host
+ * allows for the sockets of everybody.  The kernel lets each socket have a
+ * little in spite of it; what many have is for the launcher to look at.
+ */
 
 static const v1_limit_t  v1_limits[] = {
     { V1_PIDS, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD,
@@ -74,6 +82,8 @@ static const v1_limit_t  v1_limits[] = {
       false, true },
     { V1_MEMORY, "memory.memsw.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0,
       true, true },
+    { V1_MEMORY, "memory.kmem.tcp.limit_in_bytes", LIMIT_MEMORY, 1,
+      V1_SOCKETS_SHARE, 0, false, true },
     { V1_CPU, "cpu.cfs_period_us", LIMIT_CPU, 0, 1, V1_CPU_PERIOD,
       false, false },
     { V1_CPU, "cpu.cfs_quota_us", LIMIT_CPU, V1_CPU_PERIOD, 1000, 0,
@@ -86,6 +96,8 @@ static const cgroup_counter_t  v1_counters[] = {
     { V1_MEMORY, "memory.usage_in_bytes", NULL, 1, 0, USAGE(memory) },
     { V1_MEMORY, "memory.max_usage_in_bytes", NULL, 1, 0,
       USAGE(memory_peak) },
+    { V1_MEMORY, "memory.kmem.tcp.usage_in_bytes", NULL, 1, 0,
+      USAGE(sockets) },
     { V1_MEMORY, "memory.oom_control", "oom_kill", 1, 0, USAGE(oom_kills) },
     { V1_PIDS, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, USAGE(pids) },
 

@@ -13,6 +13,7 @@
 
 
 #define SUPERVISE_DISK_SLACK  4         /* pages: a full disk has few left */
+#define SUPERVISE_SOCKETS     2         /* of the memory: half beside it */
 
 
 static void supervise_disks(supervise_t *s);
@@ -48,6 +49,9 @@ supervise_look(supervise_t *s, int64_t now)
 
     if (cpu_ms >= limits[LIMIT_CPU_TIME]) {
         supervise_kill(s, REASON_CPU_TIME);
+
+    } else if (s->usage.sockets > limits[LIMIT_MEMORY] / SUPERVISE_SOCKETS) {
+        supervise_kill(s, REASON_OOM);
 
     } else if (s->usage.oom_kills > 0) {
 

@@ -53,6 +53,30 @@ END
     is($j->{reason}, 'oom', "$way: a child's kill for memory ends it as well");
     cmp_ok($r->{ms}, '<', 5000, 'soon');
 
+    # by cgroup v1 what waits in sockets is not counted with the rest
+
+    ($j) = limited(['--memory', '64m'], <<'END', @as);
+import os, socket, time
+for i in range(8):
+    if os.fork() == 0:
+        break
+keep = []
+s = socket.create_server(('127.0.0.1', 0), backlog=500)
+for i in range(300):
+    c = socket.create_connection(s.getsockname())
+    a = s.accept()[0]
+    for x in (a, c):
+        x.setblocking(False)
+        try:
+            while True:
+                x.send(bytes(65536))
+        except BlockingIOError:
+            pass
+    keep += [a, c]
+time.sleep(5)
+END
+    is($j->{reason}, 'oom', "$way: what waits in sockets is memory as well");
+
     ($j) = limited(['--pids', '20'], <<'END', @as);
 import os, time
 n = 0
