@@ -24,21 +24,20 @@
 #endif
 
 #define NGX_AGENT_ACCEPT_BATCH   16
-#define NGX_AGENT_ACCEPT_NS      2000000
+#define NGX_AGENT_INTERRUPT_NS   2000000
 #define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
 
 
 static ngx_uint_t ngx_agent_door_room(ngx_agent_task_t *task);
 static void ngx_agent_doors_pause(ngx_agent_task_t *task);
 static void ngx_agent_doors_resume(ngx_agent_task_t *task);
-static void ngx_agent_door_timer(ngx_uint_t on);
 static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
 static void ngx_agent_connection_cleanup(void *data);
 
 
-static timer_t     ngx_agent_accept_timer;
-static ngx_pid_t   ngx_agent_accept_timer_pid;
+static timer_t    ngx_agent_interrupt_timer;
+static ngx_pid_t  ngx_agent_interrupt_pid;
 
 
 void
@@ -77,7 +76,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
         return;
     }
 
-    ngx_agent_door_timer(1);
+    ngx_agent_interrupt(1);
 
     for (n = 0; n < ngx_min(room, NGX_AGENT_ACCEPT_BATCH); n++) {
 
@@ -92,7 +91,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
         }
     }
 
-    ngx_agent_door_timer(0);
+    ngx_agent_interrupt(0);
 
     switch (err) {
 
@@ -214,13 +213,13 @@ ngx_agent_doors_resume(ngx_agent_task_t *task)
 }
 
 
-static void
-ngx_agent_door_timer(ngx_uint_t on)
+void
+ngx_agent_interrupt(ngx_uint_t on)
 {
     struct sigevent    event;
     struct itimerspec  when;
 
-    if (ngx_agent_accept_timer_pid != ngx_pid) {
+    if (ngx_agent_interrupt_pid != ngx_pid) {
 
         /* timers are not inherited by fork(2) */
 
@@ -229,23 +228,38 @@ ngx_agent_door_timer(ngx_uint_t on)
         event.sigev_signo = SIGALRM;
         event.sigev_notify_thread_id = syscall(SYS_gettid);
 
-        if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_accept_timer)
+        if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_interrupt_timer)
             == -1)
         {
             return;
         }
 
-        ngx_agent_accept_timer_pid = ngx_pid;
+        ngx_agent_interrupt_pid = ngx_pid;
     }
 
     ngx_memzero(&when, sizeof(struct itimerspec));
 
     if (on) {
-        when.it_value.tv_nsec = NGX_AGENT_ACCEPT_NS;
-        when.it_interval.tv_nsec = NGX_AGENT_ACCEPT_NS;
+        when.it_value.tv_nsec = NGX_AGENT_INTERRUPT_NS;
+        when.it_interval.tv_nsec = NGX_AGENT_INTERRUPT_NS;
     }
 
-    (void) timer_settime(ngx_agent_accept_timer, 0, &when, NULL);
+    (void) timer_settime(ngx_agent_interrupt_timer, 0, &when, NULL);
+}
+
+
+/*
+ * A socket that lingers makes its last close wait until what it has sent is
+ * taken.  Which close is the last is the launcher's to say, and a Unix socket
+ * may hold such a one among the messages that it has not read.
+ */
+
+void
+ngx_agent_close_given(ngx_socket_t s)
+{
+    ngx_agent_interrupt(1);
+    (void) ngx_close_socket(s);
+    ngx_agent_interrupt(0);
 }
 
 

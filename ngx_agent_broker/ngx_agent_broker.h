@@ -605,6 +605,16 @@ const char *ngx_agent_door_name(ngx_agent_door_e kind);
 
 /* The handlers of a door's listening socket, and of what it accepts. */
 void ngx_agent_door_accept(ngx_event_t *rev);
+
+/*
+ * While it is on, a system call does not wait for longer than 2 ms: a signal
+ * interrupts it.  For calls that use, take or close what a launcher has given
+ * and may have prepared, so that they wait.
+ */
+void ngx_agent_interrupt(ngx_uint_t on);
+
+/* Closes a socket that a launcher has given. */
+void ngx_agent_close_given(ngx_socket_t s);
 void ngx_agent_door_connection(ngx_connection_t *c);
 
 /* NULL where no door led to the connection. */

@@ -380,9 +380,15 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
         msg.msg_controllen = sizeof(control);
     }
 
+    /* what the kernel drops is closed by it in here, by whoever calls */
+
+    ngx_agent_interrupt(1);
+
     do {
         n = recvmsg(l->connection->fd, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
     } while (n == -1 && ngx_socket_errno == NGX_EINTR);
+
+    ngx_agent_interrupt(0);
 
     if (n == -1) {
 
@@ -504,7 +510,12 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
     ngx_queue_remove(&l->queue);
 
     ngx_destroy_pool(c->pool);
+
+    /* with it goes what was sent with descriptors and not read */
+
+    ngx_agent_interrupt(1);
     ngx_close_connection(c);
+    ngx_agent_interrupt(0);
 }
 
 
@@ -626,26 +637,21 @@ ngx_agent_control_drop_fds(ngx_agent_launcher_t *l)
 
 /*
  * Closing a foreign descriptor can block for ever (a file of a FUSE mount
- * that does not answer).  A socket's close does not, once it does not
- * linger; what is no socket is put aside until this process ends, and its
- * user is served no more.
+ * that does not answer).  A socket's close can be interrupted; what is no
+ * socket is put aside until this process ends, and its user is served no
+ * more.
  */
 
 static void
 ngx_agent_control_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
 {
-    int            domain;
-    socklen_t      len;
-    struct linger  linger;
+    int        domain;
+    socklen_t  len;
 
     len = sizeof(int);
 
     if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0) {
-        linger.l_onoff = 0;
-        linger.l_linger = 0;
-
-        (void) setsockopt(s, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-        (void) ngx_close_socket(s);
+        ngx_agent_close_given(s);
         return;
     }
 

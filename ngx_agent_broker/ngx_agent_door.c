@@ -181,7 +181,7 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
             /* what is not a door yet is closed here */
 
             for ( /* void */ ; i < n; i++) {
-                (void) ngx_close_socket(fds[i]);
+                ngx_agent_close_given(fds[i]);
             }
 
             ngx_agent_doors_close(task);
@@ -375,7 +375,7 @@ ngx_agent_door_close(ngx_agent_door_t *door)
     ngx_free_connection(c);
     c->fd = (ngx_socket_t) -1;
 
-    (void) ngx_close_socket(s);
+    ngx_agent_close_given(s);
 }
 
 

@@ -740,6 +740,56 @@ close_task($good_l, 'task');
 $good_l->stop;
 
 
+# A socket that lingers makes whoever closes it last wait: not the worker.
+
+for my $how ('cut', 'inside') {
+    my $uid = $root ? $other : undef;
+    my @ask = ($b->control, $how);
+    my $r = $t->run(['/usr/bin/python3', '-c', <<'END', @ask], user => $uid);
+import array, socket, struct, sys, time
+SCM = socket.SOL_SOCKET, socket.SCM_RIGHTS
+def lingering():
+    s = socket.create_server(('127.0.0.1', 0))
+    c = socket.create_connection(s.getsockname())
+    a = s.accept()[0]
+    c.setblocking(False)
+    try:
+        while True:
+            c.send(bytes(65536))
+    except BlockingIOError:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                     struct.pack('ii', 1, 15))
+    return c, a
+def control():
+    u = socket.socket(socket.AF_UNIX)
+    u.connect(sys.argv[1])
+    return u
+c, a = lingering()
+x, y = socket.socketpair()
+if sys.argv[2] == 'cut':                # more than the broker takes
+    fds = [y.fileno()] * 100 + [c.fileno()]
+else:                                   # in a message that nobody reads
+    fds = [y.fileno()]
+    x.sendmsg([b'x'], [(*SCM, array.array('i', [c.fileno()]))])
+u = control()
+u.sendmsg([b'x'], [(*SCM, array.array('i', fds))])
+c.close()
+x.close()
+y.close()
+time.sleep(0.3)
+u.close()
+time.sleep(0.3)
+start = time.monotonic()
+u = control()
+u.sendall(b'{"v":1,"op":"policy","policy":"none"}\n')
+print('policy_unknown' in u.recv(4096).decode(), time.monotonic() - start < 3)
+END
+    is($r->{out}, "True True\n",
+       "a socket that lingers holds nobody up, handed over and $how")
+        or diag $r->{err};
+}
+
+
 # Nothing is left
 
 AgentTest::wait_for('every task to end', sub {
