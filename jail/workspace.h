@@ -52,6 +52,13 @@ void workspace_free(workspace_t *workspace);
 /* A file that makes a program on the host run code, or part of such. */
 bool workspace_runs_code(const char *path, mode_t type);
 
+/*
+ * What is new or changed at this path is the config of a directory that looks
+ * like a repository of git, or part of what makes it one.
+ */
+bool workspace_makes_repository(const tree_t *before, const tree_t *after,
+    const char *path);
+
 /* A link at this path with this target leads to no place outside. */
 bool workspace_link_is_inside(const char *path, const char *target);
 

@@ -57,7 +57,6 @@ typedef struct {
 static int back_plan(back_t *b);
 static void back_judge(back_t *b, const tree_entry_t *old,
     const tree_entry_t *new);
-static bool back_is_repository(const tree_t *tree, const char *path);
 static bool back_is_below(const char *path, const char *dir);
 static int back_stage(back_t *b);
 static int back_stage_file(back_t *b, const back_change_t *c,
@@ -207,7 +206,8 @@ back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 
     if (workspace_runs_code(e->path, e->type)
         || (old && workspace_runs_code(old->path, old->type))
-        || (new && back_is_repository(&b->after, new->path)))
+        || (new && workspace_makes_repository(&b->workspace->before,
+                                              &b->after, new->path)))
     {
         reason = "runs_code";
 
@@ -226,43 +226,6 @@ back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
     }
 
     b->changes[b->n++] = (back_change_t) { .old = old, .new = new };
-}
-
-
-/* git obeys the config of any directory that looks like a repository */
-
-static bool
-back_is_repository(const tree_t *tree, const char *path)
-{
-    char         sibling[TREE_PATH_MAX + 16];
-    size_t       n, i;
-    const char  *p;
-
-    static const char *const  names[] = { "HEAD", "objects", "refs" };
-
-    for (p = path; p; p = strchr(p, '/'), p = p ? p + 1 : NULL) {
-
-        if (strncmp(p, "config", 6) != 0 && strncmp(p, "hooks", 5) != 0) {
-            continue;
-        }
-
-        n = (size_t) (p - path);
-
-        for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-            (void) snprintf(sibling, sizeof(sibling), "%.*s%s", (int) n, path,
-                            names[i]);
-
-            if (tree_find(tree, sibling) == NULL) {
-                break;
-            }
-        }
-
-        if (i == sizeof(names) / sizeof(names[0])) {
-            return true;
-        }
-    }
-
-    return false;
 }
 
 

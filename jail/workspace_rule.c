@@ -50,11 +50,32 @@ static const char *const  workspace_directories[] = {
 };
 
 
-/* below .git, as any component */
+/* below the directory of a version control, as any component */
 
 static const char *const  workspace_git[] = {
     "hooks", "config", "config.worktree", "commondir", "gitdir",
     "rebase-merge", "rebase-apply", NULL
+};
+
+static const char *const  workspace_hg[] = {
+    "hgrc", "hgrc-not-shared", "sharedpath", NULL
+};
+
+static const char *const  workspace_jj[] = {
+    "config.toml", "workspace-config.toml", NULL
+};
+
+
+typedef struct {
+    const char         *name;
+    const char *const  *refused;
+} workspace_control_t;
+
+
+static const workspace_control_t  workspace_controls[] = {
+    { ".git", workspace_git },
+    { ".hg", workspace_hg },
+    { ".jj", workspace_jj },
 };
 
 
@@ -65,22 +86,33 @@ static bool workspace_is_in(const char *const *list, const char *name,
 bool
 workspace_runs_code(const char *path, mode_t type)
 {
-    bool    git;
-    size_t  n;
+    size_t                      n, i;
+    const char *const          *refused;
+    const workspace_control_t  *control;
 
-    for (git = false; /* void */; path += n + 1) {
+    for (refused = NULL; /* void */; path += n + 1) {
         n = strcspn(path, "/");
 
-        if ((git && workspace_is_in(workspace_git, path, n))
+        if ((refused && workspace_is_in(refused, path, n))
             || workspace_is_in(workspace_directories, path, n))
         {
             return true;
         }
 
-        if (n == 4 && strncasecmp(path, ".git", 4) == 0) {
-            git = true;
+        for (i = 0; i < sizeof(workspace_controls)
+                        / sizeof(workspace_controls[0]); i++)
+        {
+            control = &workspace_controls[i];
 
-            /* a file or link of that name leads git to another directory */
+            if (strlen(control->name) != n
+                || strncasecmp(path, control->name, n) != 0)
+            {
+                continue;
+            }
+
+            refused = control->refused;
+
+            /* a file or link of that name leads to another directory */
 
             if (path[n] == '\0' && type != S_IFDIR) {
                 return true;

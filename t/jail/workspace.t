@@ -153,6 +153,26 @@ for my $user (ways()) {
     ok(!-l "$dir/.envrc", 'A-041 not as a link either');
     is(content("$dir/.git/index"), "ok\n", 'git\'s data comes');
 
+    # a repository in two tasks: its config, and then what makes it one
+
+    for my $part ('HEAD', 'objects', 'refs', 'commondir') {
+        $dir = workspace($user, 'mine.git/HEAD' => "ref: refs/heads/main\n",
+                         'mine.git/objects/x' => '', 'mine.git/refs/x' => '');
+        my $all = 'mkdir -p s/objects s/refs; echo x > s/HEAD; '
+                  . ($part eq 'commondir' ? 'echo y > s/commondir; '
+                     . 'rm -r s/objects; ' : '');
+        $j = work($dir, "$all rm -r s/$part; echo evil > s/config", $user);
+        is_deeply(refused($j), {}, "$way: a config alone is none of git's");
+        $j = work($dir, "rm -r s/config; $all echo good > mine.git/HEAD",
+                  $user);
+        my $name = $part =~ /s$/ ? "s/$part/" : "s/$part";
+        is(refused($j)->{$name}, 'runs_code',
+           "A-041 $way: it gets no $part, in a second task either");
+        ok(!-e "$dir/s/$part", "A-041 $way: there is no $part");
+        is(content("$dir/mine.git/HEAD"), "good\n",
+           'what was a repository before may change');
+    }
+
     # special files, on either side
 
     $dir = workspace($user, 'a' => 'a');

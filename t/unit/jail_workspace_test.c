@@ -32,6 +32,15 @@ static const struct {
     { "sub/.git/config", S_IFREG, true },
     { ".GIT/Config", S_IFREG, true },
 
+    { ".hg/hgrc", S_IFREG, true },
+    { "sub/.hg/hgrc", S_IFLNK, true },
+    { ".hg/sharedpath", S_IFREG, true },
+    { ".hg/store/00changelog.i", S_IFREG, false },
+    { "hgrc", S_IFREG, false },
+    { ".jj/repo/config.toml", S_IFREG, true },
+    { ".jj", S_IFREG, true },
+    { "config.toml", S_IFREG, false },
+
     { ".bashrc", S_IFREG, true },
     { ".bashrc", S_IFLNK, true },
     { "deep/down/.envrc", S_IFREG, true },
