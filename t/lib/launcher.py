@@ -16,13 +16,19 @@ control connection is made from outside of it.
         {"udp4":PORT} IPv4 only
               {"stream":PORT} not listening   {"file":PATH}  {"pipe":true}
               {"unix":true} listening         {"mptcp":PORT} listening
+              {"sctp":PORT} listening         {"reuseport":PORT} one of two
+              {"deep":PORT} listening, a queue of 65535
+              {"fuse":true} a file whose close waits for its file system
               {"again":N} the Nth descriptor made before
   {"do":"receive","name":"a","timeout":5}           {"message":..} {"eof":true}
                                                     {"timeout":true}
   {"do":"close","name":"a"}                         {"do":"half_close",..} its
                                                     sending side only
   {"do":"tamper","index":N,"how":HOW}               with the Nth descriptor:
-        shutdown, blocking, linger
+        shutdown, blocking, linger, or one of OPTIONS
+  {"do":"steal","index":N,"seconds":S}              makes it block, and takes
+        the connections that wait on it, until the time is over
+  {"do":"end_fuse"}                                 the file system goes away
   {"do":"cookie","index":N}                         {"cookie":NETNS}
   {"do":"box_control","path":..,"message":{..}}     the control socket, asked
         from inside the box: {"message":..} {"eof":true}
@@ -52,8 +58,29 @@ import subprocess
 import sys
 import time
 
+CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
+
+# What a launcher can set on a socket that it shares: level, option, value.
+OPTIONS = {
+    "linger": (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30)),
+    "linger_0": (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)),
+    "peek_off": (socket.SOL_SOCKET, 42, 3),
+    "rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF, 1),
+    "sndbuf": (socket.SOL_SOCKET, socket.SO_SNDBUF, 1),
+    "rcvlowat": (socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 << 20),
+    "defer_accept": (socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 60),
+    "transparent": (socket.IPPROTO_IP, 19, 1),
+    "busy_poll": (socket.SOL_SOCKET, 46, 100000),
+    "oobinline": (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1),
+    "maxseg": (socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88),
+    "timeouts": (socket.SOL_SOCKET, socket.SO_RCVTIMEO,
+                 struct.pack("ll", 0, 1)),
+    "cork": (socket.IPPROTO_TCP, socket.TCP_CORK, 1),
+    "user_timeout": (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1),
+    "window_clamp": (socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, 1),
+}
 
 
 # In the box
@@ -111,6 +138,29 @@ def make_socket(kind):
         s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 262)
         s.bind(("::", kind["mptcp"]))
         s.listen(128)
+    elif "sctp" in kind:
+        s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 132)
+        s.bind(("::", kind["sctp"]))
+        s.listen(128)
+    elif "reuseport" in kind:
+        both = [socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+                for _ in range(2)]
+        for s in both:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            s.bind(("::", kind["reuseport"]))
+            s.listen(128)
+        s = both[0]
+        both[1].detach()                # it stays open, and takes its share
+    elif "deep" in kind:
+        try:
+            with open("/proc/sys/net/core/somaxconn", "w") as f:
+                f.write("65535")
+        except PermissionError:
+            pass                        # then it is as deep as the host says
+        s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        s.bind(("::", kind["deep"]))
+        s.listen(65535)
     elif "unix" in kind:
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         s.bind("")
@@ -230,6 +280,74 @@ def serve_box(pipe):
         pipe.sendall((json.dumps(answer) + "\n").encode())
 
 
+# A file system of one file, whose close is never answered.
+
+def fuse_file():
+    """The descriptor of its file, and the pid of who serves it."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+
+    if pid == 0:
+        try:
+            device = fuse_mount()
+            if os.fork() == 0:
+                fd = os.open("/mnt/file", os.O_RDONLY)
+                socket.send_fds(theirs, [b"f"], [fd])
+                os._exit(0)             # waits, as every close of it
+            fuse_serve(device)
+        except OSError as e:
+            theirs.sendall(str(e).encode())
+        os._exit(0)
+
+    data, fds, _, _ = socket.recv_fds(ours, 256, 1)
+    if not fds:
+        os.waitpid(pid, 0)
+        raise OSError("fuse: " + data.decode())
+    return fds[0], pid
+
+
+def fuse_mount():
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open("/dev/fuse", os.O_RDWR)
+
+    if libc.unshare(CLONE_NEWNS) != 0 \
+            or libc.mount(None, b"/", None, 0x44000, None) != 0 \
+            or libc.mount(b"test", b"/mnt", b"fuse", 6,
+                          b"fd=%d,rootmode=40000,user_id=0,group_id=0"
+                          % device) != 0:
+        raise OSError(ctypes.get_errno(), "mount")
+    return device
+
+
+def fuse_serve(device):
+    INIT, LOOKUP, GETATTR, OPEN = 26, 1, 3, 14
+    attr = struct.pack("=QQQQQQIIIIIIIIII", 2, 0, 0, 0, 0, 0, 0, 0, 0,
+                       0o100644, 1, 0, 0, 0, 4096, 0)
+    root = struct.pack("=QQQQQQIIIIIIIIII", 1, 0, 0, 0, 0, 0, 0, 0, 0,
+                       0o040755, 2, 0, 0, 0, 4096, 0)
+    end = time.monotonic() + 60
+
+    while time.monotonic() < end:
+        if not select.select([device], [], [], 1)[0]:
+            continue
+        data = os.read(device, 1 << 17)
+        op, unique, node = struct.unpack_from("=4xIQQ", data)
+        if op == INIT:
+            answer = struct.pack("=IIIIHHIIHHI28x", 7, 31, 0, 0, 1, 1, 4096, 1,
+                                 1, 0, 0)
+        elif op == LOOKUP:
+            answer = struct.pack("=QQQQII", 2, 0, 60, 60, 0, 0) + attr
+        elif op == GETATTR:
+            answer = struct.pack("=QII", 60, 0, 0) + (root if node == 1
+                                                      else attr)
+        elif op == OPEN:
+            answer = struct.pack("=QII", 1, 0, 0)
+        else:
+            continue                    # a flush: close() waits for this
+        os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique)
+                 + answer)
+
+
 # Outside
 
 class Launcher:
@@ -272,6 +390,8 @@ class Launcher:
             fd = os.open(kind["file"], os.O_RDONLY)
         elif "pipe" in kind:
             fd = os.pipe()[0]
+        elif "fuse" in kind:
+            fd, self.fuse = fuse_file()
         elif "listen_host" in kind:
             s = make_socket({"listen": kind["listen_host"]})
             fd = s.detach()
@@ -296,8 +416,26 @@ class Launcher:
             elif command["how"] == "blocking":
                 s.setblocking(True)
             else:
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                             struct.pack("ii", 1, 30))
+                s.setsockopt(*OPTIONS[command["how"]])
+        return {"ok": True}
+
+    def steal(self, command):
+        fd = os.dup(self.made[command["index"]])
+        if os.fork() == 0:
+            s = socket.socket(fileno=fd)
+            end = time.monotonic() + command["seconds"]
+            taken = 0
+            while time.monotonic() < end:
+                s.setblocking(True)
+                if select.select([s], [], [], 0)[0]:
+                    s.settimeout(0.0005)
+                    try:
+                        s.accept()[0].close()
+                        taken += 1
+                    except OSError:
+                        pass
+            os._exit(0)
+        os.close(fd)
         return {"ok": True}
 
     def do(self, command):
@@ -309,6 +447,14 @@ class Launcher:
 
         if what in ("tamper", "cookie"):
             return self.socket_command(command)
+
+        if what == "steal":
+            return self.steal(command)
+
+        if what == "end_fuse":
+            os.kill(self.fuse, signal.SIGKILL)
+            os.waitpid(self.fuse, 0)
+            return {"ok": True}
 
         if what == "connect":
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
