@@ -20,7 +20,7 @@ static int names_compare(const void *one, const void *two);
 char **
 names_read(int dir, size_t *n)
 {
-    int              fd;
+    int              fd, err;
     DIR             *d;
     char           **names, **more;
     size_t           cap;
@@ -44,7 +44,12 @@ names_read(int dir, size_t *n)
         return NULL;
     }
 
-    while ((de = readdir(d)) != NULL) {
+    /*
+     * The end of a directory and an error look the same but for errno; what
+     * is taken for missing after an error would be removed from a workspace.
+     */
+
+    while (errno = 0, (de = readdir(d)) != NULL) {
 
         if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0) {
             continue;
@@ -70,11 +75,12 @@ names_read(int dir, size_t *n)
         (*n)++;
     }
 
+    err = de ? ENOMEM : errno;
     (void) closedir(d);
 
-    if (de) {
+    if (err) {
         names_free(names, *n);
-        errno = ENOMEM;
+        errno = err;
         return NULL;
     }
 

@@ -99,7 +99,8 @@ workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
     if (tree_read(&w->before, w->dir, max, content) != 0) {
         utf8_escape(w->before.path, name, sizeof(name));
         return fault_set(fault, STAGE_WORKSPACE, errno,
-                         "\"%s\" of the workspace cannot be read", name);
+                         "\"%s\" of the workspace cannot be read",
+                         name[0] ? name : ".");
     }
 
     /* a task that gets a part of it would take the rest for removed */

@@ -588,5 +588,6 @@ back_fault(back_t *b, const char *path)
     utf8_escape(path, name, sizeof(name));
 
     return fault_set(b->fault, STAGE_WORKSPACE, err,
-                     "\"%s\" of the workspace cannot be copied back", name);
+                     "\"%s\" of the workspace cannot be copied back",
+                     name[0] ? name : ".");
 }

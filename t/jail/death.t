@@ -302,6 +302,53 @@ SKIP: {
         is(mounts(), $mounts, 'A-030 the host has the mounts it had');
     }
 
+    # What the caller gave is never lost: a file that the task kept is there
+    # whatever call fails, and one that is gone is told of
+
+    my $ws = dir() . '/ws';
+    my $out = dir() . '/out';
+    my @give = ('run', '--offline', '--workspace', $ws, '--out', $out, '--',
+                'sh', '-c', 'echo new > a; rm b; echo c > c; echo r > '
+                            . '/run/task/out/r');
+    my $fresh = sub {
+        system 'rm', '-rf', $ws, $out;
+        mkdir $ws;
+        for (qw(a b keep)) {
+            open my $f, '>', "$ws/$_" or die $!;
+            print $f "old\n";
+            close $f;
+        }
+    };
+    $fresh->();
+    my ($calls, $done) = $stepped->(0, ['--list'], @give);
+    is(join(' ', map { $_->[0] } sort { $a->[0] cmp $b->[0] }
+                 map { [m{([^/]+)$}] } glob "$ws/* $out/*"),
+       'a c keep r', 'control: a workspace and an output directory');
+    my ($end) = map { /^call 0 (\d+)/ ? $1 : () } reverse @$calls;
+    my $stride = $ENV{DEATH_ALL} ? 1 : int($end / 40) + 1;
+    my ($lost, $untold, $failed) = (0, 0, 0);
+    for (my $i = 14 + $$ % $stride; $i <= $end; $i += $stride) {
+        $fresh->();
+        my ($e, $r) = $stepped->(0, ['--process', 0, '--at', $i, '--error',
+                                     'EIO'], @give);
+        my ($hit) = map { /^hit (.*)/ } @$e or next;
+        my $w = $r->{json}{workspace} // {};
+        $failed++;
+        if (!-s "$ws/a" || !-s "$ws/keep") {
+            $lost++;
+            diag "$hit: $r->{out}";
+        }
+        if (!-e "$ws/b" && $r->{json}
+            && !grep { $_ eq 'b' } @{ $w->{removed} // [] })
+        {
+            $untold++;
+            diag "$hit: $r->{out}";
+        }
+    }
+    cmp_ok($failed, '>', 10, 'calls fail, one by one');
+    is($lost, 0, 'no file of the workspace is lost');
+    is($untold, 0, 'and none is removed that the result does not tell of');
+
     # With a broker: it sees the end of each launcher that is killed
 
     my %b = (socket => dir() . '/control', log => dir() . '/log');
