@@ -326,10 +326,22 @@ SKIP: {
        'a c keep r', 'control: a workspace and an output directory');
     my ($end) = map { /^call 0 (\d+)/ ? $1 : () } reverse @$calls;
     my $stride = $ENV{DEATH_ALL} ? 1 : int($end / 40) + 1;
-    my ($lost, $untold, $failed) = (0, 0, 0);
+    my ($lost, $untold, $failed, $staged, $kept) = (0, 0, 0, 0, 0);
     for (my $i = 14 + $$ % $stride; $i <= $end; $i += $stride) {
         $fresh->();
-        my ($e, $r) = $stepped->(0, ['--process', 0, '--at', $i, '--error',
+        my ($e) = $stepped->(0, ['--process', 0, '--at', $i, '--kill'], @give);
+        if (!-s "$ws/a" || !-s "$ws/keep") {
+            $lost++;
+            diag "killed: @$e";
+        }
+        if (-e "$ws/.agent-workspace") {
+            $staged++;
+            jail(['run', '--offline', '--workspace', $ws, '--', 'true']);
+            $kept++ if -e "$ws/.agent-workspace";
+        }
+
+        $fresh->();
+        ($e, my $r) = $stepped->(0, ['--process', 0, '--at', $i, '--error',
                                      'EIO'], @give);
         my ($hit) = map { /^hit (.*)/ } @$e or next;
         my $w = $r->{json}{workspace} // {};
@@ -347,6 +359,7 @@ SKIP: {
     }
     cmp_ok($failed, '>', 10, 'calls fail, one by one');
     is($lost, 0, 'no file of the workspace is lost');
+    is($kept, 0, "the next start takes what $staged killed launchers left");
     is($untold, 0, 'and none is removed that the result does not tell of');
 
     # With a broker: it sees the end of each launcher that is killed
