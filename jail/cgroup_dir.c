@@ -44,7 +44,9 @@ cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
         (void) snprintf(cg->name, sizeof(cg->name), "%s%" PRIu32, prefix,
                         slot);
 
-        if (mkdirat(cg->parents[0], cg->name, 0755) != 0) {
+        /* nobody else may open it: whoever can, can lock it */
+
+        if (mkdirat(cg->parents[0], cg->name, 0700) != 0) {
 
             if (errno == EEXIST) {
                 continue;

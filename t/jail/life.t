@@ -80,6 +80,7 @@ for my $user (ways()) {
     like($group, qr{/agent-jail/\d+/(?:box-)?\d+$},
          "$way: a living box's cgroup");
     ok(-d "/sys/fs/cgroup$group", 'is not swept');
+    is((stat _)[2] & 077, 0, 'nor opened by others, who could lock it');
 
     for my $signal (qw(TERM INT HUP)) {
         $p = spawn(\@run, user => $user) if $signal ne 'TERM';
