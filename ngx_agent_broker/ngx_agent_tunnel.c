@@ -15,6 +15,7 @@
 
 
 #define NGX_AGENT_TUNNEL_BUFFER   16384
+#define NGX_AGENT_TUNNEL_ROUNDS   16        /* buffers, then others' turn */
 #define NGX_AGENT_TUNNEL_CONNECT  10000     /* ms */
 #define NGX_AGENT_TUNNEL_IDLE     600000    /* ms without a byte either way */
 #define NGX_AGENT_TUNNEL_TICK     1000      /* ms between looks at the policy */
@@ -442,15 +443,19 @@ ngx_agent_tunnel_event(ngx_event_t *ev)
 }
 
 
-/* As much as the sockets give and take; NGX_DONE when that ended the tunnel. */
+/*
+ * What the sockets give and take, so much at once that others are served in
+ * between; NGX_DONE when that ended the tunnel.
+ */
 
 static ngx_int_t
 ngx_agent_tunnel_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
     ngx_connection_t *to, ngx_agent_flow_t *flow)
 {
-    ssize_t  n;
+    ssize_t     n;
+    ngx_uint_t  i;
 
-    for ( ;; ) {
+    for (i = 0; /* void */ ; i++) {
 
         while (flow->pos < flow->last) {
 
@@ -483,6 +488,11 @@ ngx_agent_tunnel_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
         }
 
         if (!from->read->ready) {
+            return NGX_OK;
+        }
+
+        if (i == NGX_AGENT_TUNNEL_ROUNDS) {
+            ngx_post_event(from->read, &ngx_posted_next_events);
             return NGX_OK;
         }
 
