@@ -92,6 +92,8 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
     ngx_queue_t           *q;
     ngx_agent_launcher_t  *l;
 
+    ngx_agent_refused_rest();
+
     while (!ngx_queue_empty(&ngx_agent_launchers)) {
 
         q = ngx_queue_head(&ngx_agent_launchers);
@@ -523,20 +525,14 @@ void
 ngx_agent_control_refuse(ngx_agent_launcher_t *l, const char *error,
     const char *fmt, ...)
 {
-    char          message[256];
-    va_list       args;
-    audit_line_t  line;
+    char     message[256];
+    va_list  args;
 
     va_start(args, fmt);
     (void) vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
 
-    ngx_agent_audit_begin(&line, "task_refused", NULL, NULL, NULL, 0);
-    audit_line_number(&line, "uid", l->peer.uid);
-    audit_line_number(&line, "pid", l->peer.pid);
-    audit_line_word(&line, "reason", error);
-    audit_line_word(&line, "message", message);
-    (void) ngx_agent_audit_write(&line, NULL);
+    ngx_agent_refused(l, error, message);
 
     if (l->task) {
         ngx_agent_doors_close(l->task);
@@ -682,6 +678,8 @@ ngx_agent_control_sweep(ngx_event_t *ev)
     ngx_queue_t            *q;
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;
+
+    ngx_agent_refused_rest();
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
         ngx_agent_audit_task_end(id, &view, "launcher_lost", NULL);

@@ -89,6 +89,13 @@ ngx_int_t ngx_agent_control_version(ngx_agent_launcher_t *l,
 const policy_t *ngx_agent_control_policy(ngx_agent_launcher_t *l,
     ngx_agent_set_t *set, const char *name);
 
+/* A refusal's line in the audit, or one more that is told later. */
+void ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
+    const char *message);
+
+/* Tells of those that have no line: each second, and when a worker ends. */
+void ngx_agent_refused_rest(void);
+
 /* The broker's own net namespace, as SO_NETNS_COOKIE names it. */
 uint64_t ngx_agent_control_netns(void);
 

@@ -8,6 +8,9 @@
 #include "ngx_agent_zone.h"
 
 
+#define NGX_AGENT_REFUSALS_ROOM  4          /* of the zone: a fourth */
+
+
 /* These expect the zone's lock to be held. */
 
 static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
@@ -291,7 +294,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     const char *hint)
 {
     u_char               *p;
-    size_t                method, host, path, tail;
+    size_t                method, host, path, tail, pages;
     const char           *verb, *where, *said;
     ngx_queue_t          *q;
     ngx_agent_slot_t     *slot;
@@ -339,7 +342,13 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
         }
     }
 
-    if (slot->refusals_count == NGX_AGENT_REFUSALS_MAX) {
+    /* what is only told leaves room for new tasks and new policies */
+
+    pages = ngx_agent_pool->last - ngx_agent_pool->pages;
+
+    if (slot->refusals_count == NGX_AGENT_REFUSALS_MAX
+        || ngx_agent_pool->pfree < pages / NGX_AGENT_REFUSALS_ROOM)
+    {
         goto done;
     }
 

@@ -790,6 +790,38 @@ END
 }
 
 
+# Who is refused without end does not fill the audit, which tells how often.
+
+SKIP: {
+    skip 'only root can be another user', 3 unless $root;
+
+    my $uid = $other + 1;
+    my @ask = ($b->control);
+    my $r = $t->run(['/usr/bin/python3', '-c', <<'END', @ask], user => $uid);
+import socket, sys
+for i in range(1500):
+    u = socket.socket(socket.AF_UNIX)
+    u.connect(sys.argv[1])
+    u.sendall(b'{"v":1,"op":"policy","policy":"closed"}\n')
+    if b'not_allowed' not in u.recv(4096):
+        print('answered otherwise')
+    u.close()
+END
+    is($r->{out}, '', 'each refusal is answered');
+    my ($lines, $told);
+    AgentTest::wait_for('all refusals to be told', sub {
+        my @of = grep { $_->{uid} == $uid } $b->audit('task_refused');
+        my @more = grep { $_->{message} =~ /^\d+ more refusals$/ } @of;
+        $lines = @of - @more;
+        $told = $lines;
+        $told += (split ' ', $_->{message})[0] for @more;
+        $told >= 1500;
+    });
+    is($told, 1500, 'each is in the audit');
+    cmp_ok($lines, '<', 1400, 'but not each in a line of its own');
+}
+
+
 # Nothing is left
 
 AgentTest::wait_for('every task to end', sub {
