@@ -271,8 +271,17 @@ ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
         }
     }
 
+    /* HTTP/2 names it apart from the target, RFC 9113 section 8.3.1 */
+
+    if (tls && r->http_version == NGX_HTTP_VERSION_20
+        && (r->schema.len != 5
+            || ngx_strncasecmp(r->schema.data, (u_char *) "https", 5) != 0))
+    {
+        t->https = false;
+    }
+
     if (tls && !t->https) {
-        *why = "an http URL was sent over TLS";
+        *why = "a URL that is not https was sent over TLS";
         return TARGET_MISMATCH;
     }
 

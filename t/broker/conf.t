@@ -101,6 +101,12 @@ accepted('the shipped policies', http("include $AgentTest::ROOT/conf/policies/*.
            !~ /bearer\s+(?!api;|other;)/;
 
 
+# No rule looks at paths: one that seems to is not passed over
+
+refused('B-069 a rule with a path', host("path ^/v1/; #!"),
+        qr/unknown directive "path"/);
+
+
 # Switches that are never on
 
 refused('mount_secrets on', policy("mount_secrets on; #!"),

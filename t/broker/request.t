@@ -7,6 +7,7 @@ use v5.36;
 
 use lib 't/lib';
 use AgentTest;
+use MIME::Base64 ();
 use Test::More;
 
 my $token = 'sk_test_0123456789abcdef_marker';
@@ -195,6 +196,124 @@ $task = $l->open_task($b->control, 'empty');
 ok($task->{ok}, 'a policy without hosts opens') or diag explain $task;
 is(JSON::PP::decode_json($l->get('http://api.internal/')->{body})->{reason},
    'host_not_allowed', 'and allows nothing');
+
+
+
+# B-076: what the broker says itself, where others choose the words
+
+my $words = "\x1b[31m\"}\x07data: forged event: x";
+my @bodies;
+$l = $t->launcher;
+$l->open_task($b->control, 'analysis');
+for my $bad ("HTTP/1.1 2x0 $words\r\n\r\ndata: forged\r\n\r\n",
+             "HTTP/1.1 200 OK\r\n$words\0: x\r\n\r\n",
+             "$words\r\n\r\ndata: forged\r\n\r\n") {
+    my $raw = MIME::Base64::encode_base64($bad, '') =~ s/\+/%2B/gr;
+    $r = $l->get("$url/raw?b64=$raw",
+                 headers => ['Accept: text/event-stream']);
+    is($r->{status}, 502, 'B-076 an answer that is none is a 502')
+        or diag $r->{raw};
+    unlike($r->{raw}, qr/forged|\x1b/, 'B-076 and none of it is repeated');
+}
+for my $path ('/a"},"error":"x', "/%0d%0a%0d%0adata:%20forged", '/a\\"b',
+              '/%1b[31m') {
+    $r = $l->get("http://evil.example$path",
+                 headers => ['Accept: text/event-stream']);
+    my $body = eval { JSON::PP::decode_json($r->{body}) };
+    is_deeply([@{ $body // {} }{qw(error reason host)}],
+              [qw(denied host_not_allowed evil.example)],
+              'B-076 a path does not change what a refusal says')
+        or diag $r->{raw};
+    unlike($r->{body}, qr/[\0-\x09\x0b-\x1f]|\n./s,
+           'B-076 which has no control bytes, and no second line');
+    like("@{ $r->{headers}{'content-type'} }", qr{^application/json\b},
+         'B-076 and is JSON whatever is asked for');
+}
+
+
+# B-004: a credential neither adds a host nor takes one away
+
+{
+    my $rule = "private 127.0.0.0/8; trusted_certificate $ca;";
+    my %policy = (
+        none     => '',
+        one      => "host api.internal:$port { $rule }",
+        with     => "host api.internal:$port { bearer api; $rule }",
+        both     => "host api.internal:$port { $rule } "
+                  . "host plain.internal:$plain->{port} { plaintext on; "
+                  . 'private 127.0.0.0/8; }',
+        bothwith => "host api.internal:$port { bearer api; $rule } "
+                  . "host plain.internal:$plain->{port} { plaintext on; "
+                  . 'private 127.0.0.0/8; }',
+    );
+    my %served = (none => '403 403 403', one => '200 403 403',
+                  with => '200 403 403', both => '200 200 403',
+                  bothwith => '200 200 403');
+    my $server = "server { agent_control unix:%CONTROL%; "
+               . "include $AgentTest::ROOT/conf/agent_proxy.conf; }";
+    my $head = "resolver 127.0.0.1:$dns->{port}; agent_vault $vault; "
+             . 'agent_audit logs/agent-audit.log;';
+    my $c = $t->broker(http => join "\n", $head,
+        map({ "agent_policy $_ { $policy{$_} }" } sort keys %policy),
+        $server);
+
+    for my $name (sort keys %policy) {
+        my $l = $t->launcher;
+        $l->open_task($c->control, $name);
+        is(join(' ', map { $l->get($_)->{status} }
+                "$url/echo", "http://plain.internal:$plain->{port}/echo",
+                'http://evil.example/'),
+           $served{$name}, "B-004 what the policy '$name' names is served, "
+           . 'and nothing else');
+    }
+    my ($ok, $said) = $t->nginx_t(http => join "\n", $head,
+        'agent_policy p { bearer api; }', $server);
+    ok(!$ok, 'B-004 a credential without a host is refused');
+}
+
+
+# F-036: the name and the answer as strict clients and signers have them
+
+SKIP: {
+    my $sig = eval { $t->upstream(names => ['sig.internal'],
+                                  bind => '127.0.0.36', port => 443) };
+    skip 'port 443 is not free', 7 if !$sig;
+    $dns->set({ 'sig.internal' => { A => ['127.0.0.36'] } });
+    my $c = $t->broker(http => <<"END");
+    resolver 127.0.0.1:$dns->{port};
+    agent_audit logs/agent-audit.log;
+    agent_policy p {
+        host sig.internal:443 { private 127.0.0.0/8; trusted_certificate $ca; }
+    }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+    my $l = $t->launcher;
+    $l->open_task($c->control, 'p');
+    my @signed = ('X-Amz-Date: 20240101T000000Z', 'x-amz-Meta:  a,  b ',
+                  'Content-Type: a/b; C="d"');
+    for my $host ('sig.internal', 'sig.internal:443') {
+        my $r = $l->http("GET https://$host/echo?b=2&a=%7e HTTP/1.1\r\n"
+            . "Host: $host\r\n" . join('', map { "$_\r\n" } @signed)
+            . "Connection: close\r\n\r\n");
+        is($r->{status}, 200, "F-036 $host is served") or diag $r->{raw};
+        my ($last) = reverse $sig->requests;
+        is_deeply([$last->{headers}{host}, $last->{target}],
+                  [['sig.internal'], '/echo?b=2&a=%7e'],
+                  'F-036 Host goes up without the default port');
+        is_deeply([map { $last->{headers}{$_}[0] =~ s/^ +| +$//gr }
+                   qw(x-amz-date x-amz-meta content-type)],
+                  ['20240101T000000Z', 'a,  b', 'a/b; C="d"'],
+                  'F-036 and what may be signed as it was');
+    }
+    my $raw = MIME::Base64::encode_base64(
+        "HTTP/1.0 200 All Is Fine\r\nContent-Length: 2\r\n\r\nok", '');
+    my $r = $l->get("https://sig.internal/raw?b64=$raw");
+    like($r->{raw}, qr{^HTTP/1\.1 200 All Is Fine\r\n.*\r\n\r\nok\z}s,
+         'F-036 the answer is HTTP/1.1, with its own words');
+}
 
 is_deeply([$b->audit_errors], [], 'the audit is whole');
 unlike($b->error_log, qr/\Q$token/, 'the token is in no log');
