@@ -13,7 +13,8 @@
 
 #define ENV_DOOR       "127.0.0.1:8899"
 #define ENV_NO_PROXY   "localhost,127.0.0.1,::1,[::1]"  /* as URLs have it */
-#define ENV_MAX        (56 + VARIABLES_MAX)
+#define ENV_CACHE      "/tmp/.cache"
+#define ENV_MAX        (64 + VARIABLES_MAX)
 
 
 static const char *const  env_always[] = {
@@ -26,6 +27,16 @@ static const char *const  env_always[] = {
     "USER=task",
     "LOGNAME=task",
     "SHELL=/bin/sh",
+
+    /* out of the working directory, which may be copied back */
+
+    "XDG_CACHE_HOME=" ENV_CACHE,
+    "MPLCONFIGDIR=" ENV_CACHE "/matplotlib",
+
+    /* it traces its own process, which no box may: a clean run would fail */
+
+    "ASAN_OPTIONS=detect_leaks=0",
+    "LSAN_OPTIONS=detect_leaks=0",
     NULL
 };
 
@@ -66,11 +77,18 @@ static const char *const  env_trust[] = {
 };
 
 
-/* Java reads none of these variables, and only this one of its own. */
+/*
+ * Java reads none of these variables, and only this one of its own.  No file
+ * of the box tells it the box's memory and share of the processors, and by
+ * the host's it would be killed: half of the memory is for its heap, the rest
+ * for what it has beside that and for other programs.
+ */
 
 #define ENV_JAVA                                                             \
-    "JAVA_TOOL_OPTIONS="                                                     \
-    "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "                      \
+    "JAVA_TOOL_OPTIONS=-Xmx%llum -XX:ActiveProcessorCount=%llu%s%s"
+
+#define ENV_JAVA_PROXY                                                       \
+    " -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "                      \
     "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8899"
 
 #define ENV_JAVA_TRUST                                                       \
@@ -86,16 +104,20 @@ static const char *const  env_threads[] = {
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
     "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
     "NUMEXPR_MAX_THREADS", "RAYON_NUM_THREADS", "GOMAXPROCS",
-    "CARGO_BUILD_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", NULL
+    "CARGO_BUILD_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL",
+    "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT", "POLARS_MAX_THREADS",
+    "TOKIO_WORKER_THREADS", NULL
 };
 
 
 char **
-env_build(uint64_t cpu, const trust_t *trust, const variables_t *v)
+env_build(uint64_t cpu, uint64_t memory, const trust_t *trust,
+    const variables_t *v)
 {
-    char                **env, text[64];
+    char                **env, text[512];
     unsigned              i, k, n;
     const char *const    *p;
+    unsigned long long    cores;
 
     env = calloc(ENV_MAX, sizeof(char *));
 
@@ -104,6 +126,7 @@ env_build(uint64_t cpu, const trust_t *trust, const variables_t *v)
     }
 
     n = 0;
+    cores = (cpu + 999) / 1000;
 
     for (p = env_always; *p; p++) {
         env[n++] = strdup(*p);
@@ -117,13 +140,14 @@ env_build(uint64_t cpu, const trust_t *trust, const variables_t *v)
         env[n++] = strdup(*p);
     }
 
-    if (trust) {
-        env[n++] = strdup(trust->java ? ENV_JAVA ENV_JAVA_TRUST : ENV_JAVA);
-    }
+    (void) snprintf(text, sizeof(text), ENV_JAVA,
+                    (unsigned long long) (memory >> 21), cores,
+                    trust ? ENV_JAVA_PROXY : "",
+                    trust && trust->java ? ENV_JAVA_TRUST : "");
+    env[n++] = strdup(text);
 
     for (p = env_threads; *p; p++) {
-        (void) snprintf(text, sizeof(text), "%s=%llu", *p,
-                        (unsigned long long) ((cpu + 999) / 1000));
+        (void) snprintf(text, sizeof(text), "%s=%llu", *p, cores);
         env[n++] = strdup(text);
     }
 

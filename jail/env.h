@@ -15,10 +15,11 @@
                   ":/bin"
 
 /*
- * cpu in thousandths of a core; trust is NULL without a broker.  The caller's
- * variables replace those of the same name.  NULL when out of memory.
+ * cpu in thousandths of a core, memory in bytes; trust is NULL without a
+ * broker.  The caller's variables replace those of the same name.  NULL when
+ * out of memory.
  */
-char **env_build(uint64_t cpu, const trust_t *trust,
+char **env_build(uint64_t cpu, uint64_t memory, const trust_t *trust,
     const variables_t *variables);
 
 /* A copy of the words, and the path of the code if it is not NULL. */

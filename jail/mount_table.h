@@ -34,6 +34,8 @@ typedef enum {
     M_TMPFS,
     M_PROC,
     M_PTS,
+    M_SYSCTL,                   /* `arg` is written, if the kernel has it */
+    M_GIT,                      /* git's file: whose repositories it reads */
     M_FREEZE,                   /* the mount there becomes read-only */
     M_RDONLY,                   /* a part of a mount becomes a read-only one */
     M_HIDE,                     /* an empty file or directory over it */
@@ -88,14 +90,19 @@ static const mount_op_t  mount_plan[] = {
     { M_ONLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files dns\n", 0, 0 },
     { M_OFFLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files\n", 0, 0 },
 
+    /* the host's own would tell where it stands */
+
+    { M_LINK, "etc/localtime", "/usr/share/zoneinfo/Etc/UTC", 0, 0 },
+    { M_TEXT, "etc/timezone", "Etc/UTC\n", 0, 0 },
+
+    { M_GIT, "etc/gitconfig", NULL, 0, 0 },
+
     { M_TEXT, "etc/shells", "/bin/sh\n" "/bin/bash\n", 0, 0 },
     { M_LINK, "etc/mtab", "/proc/self/mounts", 0, 0 },
 
     /* and the host's, where it is the same on every machine */
 
     { M_ETC, "ld.so.cache", NULL, 0, 0 },
-    { M_ETC, "localtime", NULL, 0, 0 },
-    { M_ETC, "timezone", NULL, 0, 0 },
     { M_ETC, "os-release", NULL, 0, 0 },
     { M_ETC, "debian_version", NULL, 0, 0 },
     { M_ETC, "alternatives", NULL, 0, 0 },
@@ -169,6 +176,15 @@ static const mount_op_t  mount_plan[] = {
 
     { M_DIR, "proc", NULL, 0555, 0 },
     { M_PROC, "proc", NULL, 0, 0 },
+
+    /*
+     * What is watched counts for the user on the host, whose boxes would take
+     * it from each other; these are the limits of this box alone.  While
+     * /proc/sys can be written: they are the user namespace's own.
+     */
+
+    { M_SYSCTL, "proc/sys/user/max_inotify_instances", "16", 0, 0 },
+    { M_SYSCTL, "proc/sys/user/max_inotify_watches", "16384", 0, 0 },
     { M_RDONLY, "proc/sys", NULL, 0, 0 },
     { M_HIDE, "proc/acpi", NULL, 0, 0 },
     { M_HIDE, "proc/asound", NULL, 0, 0 },

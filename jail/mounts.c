@@ -38,6 +38,8 @@ typedef struct {
 
 
 static int mounts_do(setup_t *s, const mount_op_t *op);
+static int mounts_sysctl(setup_t *s, const mount_op_t *op);
+static int mounts_git(setup_t *s, const char *path);
 static int mounts_etc(setup_t *s, const mount_op_t *rows);
 static int mounts_hide(setup_t *s, const char *path);
 static unsigned mounts_policy(const box_spec_t *spec,
@@ -270,6 +272,12 @@ mounts_do(setup_t *s, const mount_op_t *op)
         tree = mount_fs("devpts", pts_options, NOSUID|NOEXEC);
         return mount_attach(s, tree, op->path);
 
+    case M_SYSCTL:
+        return mounts_sysctl(s, op);
+
+    case M_GIT:
+        return mounts_git(s, op->path);
+
     case M_FREEZE:
         tree = openat(s->root, op->path, O_PATH|O_CLOEXEC);
         return tree == -1 || mount_attr(tree, RDONLY, 0) != 0 ? -1
@@ -291,6 +299,70 @@ mounts_do(setup_t *s, const mount_op_t *op)
     errno = EINVAL;
 
     return -1;
+}
+
+
+static int
+mounts_sysctl(setup_t *s, const mount_op_t *op)
+{
+    int      fd;
+    ssize_t  n;
+
+    fd = openat(s->root, op->path, O_WRONLY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (fd == -1) {
+        return errno == ENOENT ? 0 : -1;
+    }
+
+    n = write(fd, op->arg, strlen(op->arg));
+
+    return n == (ssize_t) strlen(op->arg) ? close(fd) : -1;
+}
+
+
+/*
+ * git works in no repository of another user's, lest that user's hooks are
+ * run.  In a box all that is readable is the policy's choice, and what it
+ * shares is often another's.  A file and not variables: git keeps those from
+ * the programs it starts for a clone, which look for the .git itself.
+ */
+
+static int
+mounts_git(setup_t *s, const char *path)
+{
+    char         *text;
+    FILE         *f;
+    int           rc;
+    size_t        len;
+    unsigned      i;
+    const char   *p;
+
+    f = open_memstream(&text, &len);
+
+    if (f == NULL) {
+        return -1;
+    }
+
+    (void) fputs("[safe]\n\tdirectory = " BOX_WORK "\n", f);
+
+    for (i = 0; i < s->spec->nreadable * 2; i++) {
+        (void) fputs("\tdirectory = \"", f);
+
+        for (p = s->spec->readable[i / 2]; *p; p++) {
+            (void) fprintf(f, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
+        }
+
+        (void) fputs(i % 2 ? "/.git\"\n" : "\"\n", f);
+    }
+
+    if (fclose(f) != 0) {
+        return -1;
+    }
+
+    rc = mount_text(s, path, text);
+    free(text);
+
+    return rc;
 }
 
 

@@ -376,6 +376,7 @@ run_program(run_t *r)
 
     r->spec.path = ENV_PATH;
     r->spec.envp = env_build(r->result.limits[LIMIT_CPU],
+                             r->result.limits[LIMIT_MEMORY],
                              r->options->offline ? NULL : &r->spec.trust,
                              &r->variables);
     r->spec.argv = env_command(r->options->command,
