@@ -40,6 +40,7 @@ static ngx_int_t ngx_agent_control_peer(ngx_agent_launcher_t *l);
 
 
 static void ngx_agent_control_sweep(ngx_event_t *ev);
+static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
 
 static ngx_queue_t   ngx_agent_launchers;
@@ -492,7 +493,7 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
         case NGX_AGENT_DRAINED:
         case NGX_AGENT_CLOSING:
             /* nothing, if another connection has the lease by now */
-            ngx_agent_control_end(l, "launcher_lost", NULL);
+            ngx_agent_control_end(l, ngx_agent_control_lost(l), NULL);
             break;
 
         default:
@@ -518,6 +519,36 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
     ngx_agent_interrupt(1);
     ngx_close_connection(c);
     ngx_agent_interrupt(0);
+}
+
+
+/* A launcher that a reload took the policy from can only go. */
+
+static const char *
+ngx_agent_control_lost(ngx_agent_launcher_t *l)
+{
+    ngx_int_t         gone;
+    const policy_t   *policy;
+    ngx_agent_set_t  *set;
+
+    if (l->phase != NGX_AGENT_DRAINED) {
+        return "launcher_lost";
+    }
+
+    set = ngx_agent_set_get(l->connection->log);
+    if (set == NULL) {
+        return "launcher_lost";
+    }
+
+    policy = policy_set_find(set->policies, (char *) l->task->policy);
+
+    gone = (policy == NULL
+            || !policy_allows_launcher(policy, l->peer.uid, l->groups,
+                                       l->groups_count, geteuid()));
+
+    ngx_agent_set_release(set);
+
+    return gone ? "policy_gone" : "launcher_lost";
 }
 
 

@@ -368,7 +368,7 @@ for my $case (
     is(resume($gone)->{error}, 'policy_gone', 'which is refused');
     $gone->{l}->stop;
     is($b->audit_wait('task_end', task => $gone->{task_id})->{reason},
-       'launcher_lost', 'and the task ends with its launcher');
+       'policy_gone', 'and the task ends with its launcher, for that reason');
 
     my $none = $t->launcher->open_task($b->control, 'other');
     is($none->{error}, 'policy_unknown', 'nobody opens another');
