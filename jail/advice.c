@@ -229,6 +229,32 @@ static const advice_row_t  advice_rows[] = {
       "use a kernel with memfd_create; in a container allow it in its "
       "seccomp profile" },
 
+    { STAGE_CODE, ENOENT, NULL, NULL,
+      "name a file that is there in --code, or give the text on the standard "
+      "input: --code -" },
+    { STAGE_CODE, EACCES, NULL, NULL,
+      "let this user read the file: the launcher reads it as its caller" },
+    { STAGE_CODE, 0, "not a regular file", NULL,
+      "name one file of program text in --code" },
+    { STAGE_IN, ENOENT, NULL, NULL,
+      "name a file that is there in --in; what follows a last colon is its "
+      "name in the box" },
+    { STAGE_IN, EACCES, NULL, NULL,
+      "let this user read the file: the launcher reads it as its caller" },
+    { STAGE_IN, 0, "not a regular file", NULL,
+      "name each file in an --in of its own, or copy a whole directory with "
+      "--workspace" },
+    { STAGE_OUT, ENOENT, NULL, NULL,
+      "make the directory above it first: --out makes only the last one" },
+    { STAGE_OUT, EACCES, NULL, NULL,
+      "name a directory in --out that this user may make" },
+    { STAGE_OUT, ENOTDIR, NULL, NULL,
+      "name a directory in --out that is not there" },
+    { STAGE_WORKSPACE, ENOENT, NULL, NULL,
+      "name a directory that is there in --workspace" },
+    { STAGE_WORKSPACE, ENOTDIR, NULL, NULL,
+      "name a directory in --workspace; for a file there is --in" },
+
     { STAGE_EXEC, ENOSYS, NULL, NULL,
       "use a kernel of 5.6 or later: openat2 is needed; in a container allow "
       "it in its seccomp profile" },

@@ -28,9 +28,10 @@ static const control_error_t  control_errors[] = {
     { "version", "use a launcher and a broker of the same release" },
     { "policy_unknown", "add \"agent_policy\" of this name to the broker's "
       "configuration and reload it, or name another with --policy" },
-    { "not_allowed", "add this user to \"launchers\" of the policy" },
-    { "busy", "wait for tasks to end, or raise \"tasks\" of the policy or "
-      "the size of \"agent_zone\"" },
+    { "not_allowed", "add \"launchers user:NAME;\" to the policy and reload "
+      "the broker, or name another policy with --policy" },
+    { "busy", "wait for tasks to end, or raise \"agent_zone\" or "
+      "\"worker_connections\" in the broker's configuration" },
     { "policy_gone", "the policy was removed by a reload: name another" },
     { NULL, NULL }
 };

@@ -75,7 +75,7 @@ static const option_t  option_table[] = {
       "a file to read: /run/task/in/NAME, linked from the\n"
       "                         working directory; may repeat" },
     { "out", "DIR", option_out, false, false,
-      "a new directory for what the task leaves in\n"
+      "a new or empty directory for what the task leaves in\n"
       "                         /run/task/out" },
     { "workspace", "DIR", option_workspace, false, false,
       "copied into the working directory, and back if COMMAND\n"
@@ -420,9 +420,10 @@ option_in(options_t *options, const char *value, fault_t *fault)
 
     if (!option_is_name(name)) {
         return fault_set(fault, STAGE_USAGE, 0,
-                         "the name of --in \"%.80s\" must be one path "
+                         "the name \"%.80s\" in --in must be one path "
                          "component of printable characters that does not "
-                         "begin with \"-\"", value);
+                         "begin with \"-\"",
+                         utf8_is_printable(name) ? name : "?");
     }
 
     for (i = 0; i < options->nin; i++) {
@@ -616,8 +617,11 @@ options_help(FILE *out)
         (void) fprintf(out, "  %-22s %s\n", flag, o->help);
     }
 
-    (void) fputs("\nLimits; each may only be tighter than the policy's:\n\n",
-                 out);
+    (void) fputs("\n"
+                 "Limits; each may only be tighter than the policy's.  A time "
+                 "is in seconds or has\n"
+                 "ms, s, m or h; a size is in bytes or has k, m, g or t:\n"
+                 "\n", out);
 
     for (i = 0; i < LIMIT_COUNT; i++) {
 

@@ -63,6 +63,7 @@ for my $case (['a FIFO', dir() . '/fifo'], ['a device', '/dev/zero'],
         my $r = jail(['run', '--offline', @$how, '--', 'true']);
         is($r->{status}, 125, "A-026 $how->[0] of $name is refused");
         like($r->{json}{error}{message}, qr/not a regular file/, 'as such');
+        like($r->{json}{error}{fix}, qr/\Q$how->[0]\E/, 'with what to do');
         cmp_ok($r->{ms}, '<', 2000, 'without waiting for it');
     }
 }

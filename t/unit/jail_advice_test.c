@@ -84,6 +84,12 @@ what_hosts_refuse_has_advice(void **state)
         { STAGE_LANDLOCK, ENOSYS },
         { STAGE_LANDLOCK, EOPNOTSUPP },
         { STAGE_SECCOMP, EINVAL },
+        { STAGE_CODE, ENOENT },
+        { STAGE_CODE, EACCES },
+        { STAGE_IN, ENOENT },
+        { STAGE_IN, EACCES },
+        { STAGE_OUT, ENOENT },
+        { STAGE_WORKSPACE, ENOENT },
         { STAGE_EXEC, ENOENT },
     };
 
