@@ -192,8 +192,7 @@ ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     char  err[POLICY_ERROR_MAX];
 
     if (policy_rule_check(amcf->rule, err) != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "host \"%s\": %s",
-                           amcf->rule->host, err);
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
         return NGX_CONF_ERROR;
     }
 

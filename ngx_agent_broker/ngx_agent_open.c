@@ -125,6 +125,7 @@ static ngx_int_t
 ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
     json_t *env)
 {
+    char         err[POLICY_ERROR_MAX];
     size_t       i;
     json_t      *value;
     const char  *name;
@@ -138,9 +139,12 @@ ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
         }
 
         if (i == policy->env_count || !json_is_string(value)) {
-            ngx_agent_control_refuse(l, "bad_request",
-                                     "\"env\" holds a name that the policy "
-                                     "does not list");
+            (void) policy_error(err, "variable", name,
+                                i == policy->env_count
+                                ? "is not one that \"env\" of the policy "
+                                  "lists"
+                                : "has a value that is no string");
+            ngx_agent_control_refuse(l, "bad_request", "%s", err);
             return NGX_DECLINED;
         }
     }
@@ -511,7 +515,8 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
             ngx_agent_task_release(l->task);
             l->task = NULL;
             ngx_agent_control_refuse(l, "busy",
-                                     "the zone is full of live tasks");
+                                     "the zone is full of live tasks: "
+                                     "make \"agent_zone\" larger");
             goto done;
         }
     }

@@ -85,13 +85,15 @@ const policy_t *
 ngx_agent_control_policy(ngx_agent_launcher_t *l, ngx_agent_set_t *set,
     const char *name)
 {
+    char             err[POLICY_ERROR_MAX];
     const policy_t  *policy;
 
     policy = policy_set_find(set->policies, name);
 
     if (policy == NULL) {
-        ngx_agent_control_refuse(l, "policy_unknown",
-                                 "there is no policy of this name");
+        (void) policy_error(err, "policy", name,
+                            "is not in the broker's configuration");
+        ngx_agent_control_refuse(l, "policy_unknown", "%s", err);
         return NULL;
     }
 
@@ -99,9 +101,9 @@ ngx_agent_control_policy(ngx_agent_launcher_t *l, ngx_agent_set_t *set,
                                 l->groups_count, geteuid()))
     {
         ngx_agent_control_refuse(l, "not_allowed",
-                                 "uid %u may not open tasks of this policy: "
-                                 "add \"launchers user:NAME;\" to it",
-                                 (unsigned) l->peer.uid);
+                                 "uid %u is not among the \"launchers\" of "
+                                 "policy \"%s\"", (unsigned) l->peer.uid,
+                                 policy->name);
         return NULL;
     }
 

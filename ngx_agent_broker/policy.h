@@ -143,6 +143,10 @@ int policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
 int policy_add_launcher(policy_t *policy, const char *text /* user:x */,
     char err[POLICY_ERROR_MAX]);
 
+/* `what "value" why`, the value shown harmlessly; -1, for a return. */
+int policy_error(char err[POLICY_ERROR_MAX], const char *what,
+    const char *value, const char *why);
+
 /*
  * What can be checked only when a rule or policy is complete: a credential on
  * plaintext, on a wildcard or with TRACE, plaintext without a port, loopback

@@ -60,9 +60,6 @@ void policy_free_strings(char **list, size_t count);
 
 void policy_rule_free(policy_set_t *set, policy_rule_t *rule);
 
-/* `what "value" why`, the value shown harmlessly; -1, for a return. */
-int policy_error(char err[POLICY_ERROR_MAX], const char *what,
-    const char *value, const char *why);
 int policy_no_memory(char err[POLICY_ERROR_MAX]);
 
 

@@ -45,8 +45,10 @@ policy_add_rule(policy_t *policy, const char *text,
     rc = authority_parse((const unsigned char *) host, n, 443, &a);
 
     if (rc != AUTHORITY_OK) {
-        (void) snprintf(phrase, sizeof(phrase), "is refused: %s",
-                        authority_strerror(rc));
+        (void) snprintf(phrase, sizeof(phrase), "is refused: %s%s",
+                        authority_strerror(rc),
+                        strchr(host, '/') ? ": write it without scheme and "
+                                            "path" : "");
         (void) policy_error(err, "host", text, phrase);
         return NULL;
     }

@@ -180,7 +180,8 @@ for my $case (
 
 refused('a credential in cleartext',
         host("bearer api;\nplaintext on;\n} #!\nhost b.internal {",
-             'api.internal:80'), qr/cleartext/);
+             'api.internal:80'),
+        qr/\[emerg\] host "api\.internal" would send its credential in cleartext/);
 refused('a credential on a wildcard',
         host("bearer api;\n} #!\nhost b.internal {", '*.api.internal'),
         qr/wildcard/);
@@ -195,6 +196,8 @@ refused('a credential by a strange name',
 
 # Names
 
+refused('a URL for a host', policy("host https://a.internal/; #!"),
+        qr/without scheme and path/);
 refused('a host twice', policy("host a.internal;\nhost A.internal; #!"),
         qr/earlier rule/);
 refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),

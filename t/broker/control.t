@@ -231,6 +231,9 @@ for my $v (undef, 0, 2, -1, '1', 1.5, [1], JSON::PP::true()) {
            policy => $policy })), 'policy_unknown',
            'a policy that is not there is unknown');
     }
+    my $other = connection();
+    like($l->ask($other, { %{ $op{open} }, policy => "n\x{fc}" })->{message},
+         qr/^policy "n\?\?+" is not in/, 'and is named harmlessly');
 }
 
 

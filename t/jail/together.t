@@ -46,7 +46,7 @@ for ('analysis', 'bare') {
     $r = task($_, ['--env', "OTHER=$marker"], 'true');
     is($r->{status}, 2, "$_: a variable that it does not list: status 2");
     is($r->{out}, '', 'no object');
-    like($r->{err}, qr/variable|"env"/, 'the message says what it is about');
+    like($r->{err}, qr/variable "OTHER".*"env"/, 'the message says which');
     unlike($r->{err}, qr/$marker/, 'and has no value in it');
 }
 
