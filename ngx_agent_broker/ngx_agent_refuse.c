@@ -34,8 +34,7 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_HOST] = { "host_not_allowed", 403, NULL },
 
-    [NGX_AGENT_REASON_PORT] = { "port_not_allowed", 403,
-        "this host is allowed on another port only" },
+    [NGX_AGENT_REASON_PORT] = { "port_not_allowed", 403, NULL },
 
     [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
 
@@ -184,6 +183,7 @@ ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
         return ngx_agent_hosts_hint(pool, ctx);
 
     case NGX_AGENT_REASON_HOST:
+    case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
         return ngx_agent_hosts_hint(pool, ctx);
 
     default:
