@@ -80,8 +80,12 @@ sub probe ($broker, $list, %opt) {
 
 my @v4 = qw(127.0.0.1 127.9.9.9 10.0.0.1 192.168.1.1 169.254.169.254
             192.0.2.7 198.18.0.5 8.8.8.8 0.0.0.0);
-my @v6 = qw(::1 2001:db8::7 fd00:ec2::254 ::ffff:192.0.2.1 64:ff9b::808:808
-            2606:4700::1111 ::);
+my @v6 = qw(::1 ::ffff:192.0.2.1 ::);
+
+# IPv6 leads to the box itself alone: an address each would be kernel memory
+# that nobody is charged for
+my @nowhere = qw(2001:db8::7 fd00:ec2::254 64:ff9b::808:808 2606:4700::1111
+                 2002:7f00:1::1);
 
 sub each_is ($what, $wanted, $got, @list) {
     my @odd = map { "@{ $list[$_] }: $got->{seen}[$_]" }
@@ -104,17 +108,21 @@ for my $user (ways()) {
     each_is("A-080 $way: any other port is refused, by IPv6 too",
             'ECONNREFUSED', probe($b, \@list, user => $user), @list);
 
-    @list = map { ['udp', $_, 53] } @v4[0 .. 7], @v6[0 .. 5];
+    @list = map { ['udp', $_, 53] } @v4[0 .. 7], @v6[0 .. 1];
     each_is("B-039 $way: whichever resolver is asked, the door answers",
             'answer', probe($b, \@list, user => $user), @list);
 
     @list = map { my $a = $_; map { ['udp', $a, $_] } 123, 443, 5353, 5355 }
-            @v4[0 .. 7], @v6[0 .. 5];
+            @v4[0 .. 7], @v6[0 .. 1];
     each_is("B-039 $way: any other datagram is refused", 'ECONNREFUSED',
             probe($b, \@list, user => $user), @list);
 
-    # groups and scopes lead nowhere; how that is said is the kernel's, and
-    # to an IPv6 group it says nothing
+    @list = map { my $a = $_; ((map { ['tcp', $a, $_] } 22, 80, 443, 8899),
+                               map { ['udp', $a, $_] } 53, 9) } @nowhere;
+    each_is("A-080 $way: no other IPv6 address is reachable", 'ENETUNREACH',
+            probe($b, \@list, user => $user), @list);
+
+    # groups and scopes lead nowhere; how that is said is the kernel's
 
     @list = (['udp', '224.0.0.251', 5353], ['udp', '224.0.0.252', 5355],
              ['udp', 'ff02::fb', 5353, 1], ['udp', 'ff02::1:3', 5355, 1],
@@ -123,8 +131,7 @@ for my $user (ways()) {
     my $got = probe($b, \@list, user => $user, patience => 0.1);
     my @odd = map { "@{ $list[$_] }: $got->{seen}[$_]" }
               grep { $got->{seen}[$_] !~ /^E(?:CONNREFUSED|NETUNREACH|ACCES|
-                                          ADDRNOTAVAIL|INVAL|HOSTUNREACH)$/x
-                     && "$list[$_][1] $got->{seen}[$_]" !~ /^ff.* TIMEOUT$/ }
+                                          ADDRNOTAVAIL|INVAL|HOSTUNREACH)$/x }
               0 .. $#list;
     is(join("\n", @odd), '', "A-080 $way: no multicast, no broadcast");
     cmp_ok($got->{ms}, '<', 1000, 'at once');
