@@ -80,7 +80,7 @@ static const layer_t  layers[] = {
 
     { "loopback", "its loopback interface", "net_namespace", NULL, true,
       STAGE_NET_LO, probe_loopback },
-    { "routes", "every address leads to it", "loopback", NULL, true,
+    { "routes", "IPv4 addresses lead to it", "loopback", NULL, true,
       STAGE_NET_ROUTE, probe_routes },
     { "low_ports", "listening on ports 53, 80, 443", "net_namespace", NULL,
       true, STAGE_DOORS, probe_ports },

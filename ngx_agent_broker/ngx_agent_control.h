@@ -47,6 +47,8 @@ typedef struct {
     u_char                *out;             /* what is still to be sent */
     size_t                 out_len;
 
+    ngx_uint_t             near_limits;     /* recorded so far */
+
     json_t                *request;         /* of `close`, while cutting */
 } ngx_agent_launcher_t;
 

@@ -11,6 +11,7 @@
 
 
 #define NGX_AGENT_CLOSE_TIMEOUT  1000       /* for cut connections to end */
+#define NGX_AGENT_NEAR_MAX       16         /* lines of one connection */
 
 
 typedef struct {
@@ -142,9 +143,15 @@ ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
     limit = json_string_value(json_object_get(request, "limit"));
     used = json_object_get(request, "used");
 
-    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
+    /* each limit once is what there is to say: the audit is not a launcher's */
+
+    if (l->near_limits == NGX_AGENT_NEAR_MAX
+        || ngx_agent_slot_view(l->task->id, &view) != NGX_OK)
+    {
         return;
     }
+
+    l->near_limits++;
 
     ngx_agent_audit_begin(&line, "near_limit", l->task->id, view.policy,
                           view.policy_hash, view.uid);

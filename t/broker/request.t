@@ -169,6 +169,13 @@ is(length((grep { $_->{method} eq 'POST' } $up->requests)[0]{body}), 100000,
    'whole');
 
 
+# What a launcher says of a limit is recorded, and not without end
+
+$l->do(send => { name => 'task', message => { op => 'near_limit',
+    limit => 'memory', used => $_ } }) for 1 .. 40;
+$b->audit_wait('near_limit');
+
+
 # The end
 
 my $closed = $l->ask('task', { op => 'close', reason => 'ok',
@@ -180,6 +187,8 @@ is($closed->{egress}{denied_count}, 7, 'and refused');
 my ($evil) = grep { $_->{host} eq 'evil.example' }
              @{ $closed->{egress}{denied} };
 is($evil->{reason}, 'host_not_allowed', 'each with its reason');
+
+is(scalar($b->audit('near_limit')), 16, 'of its near limits the first are');
 
 my ($over) = grep { $_->{event} eq 'task_end' } $b->audit;
 is($over->{reason}, 'ok', 'the end of the task is in the audit');
