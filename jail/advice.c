@@ -43,6 +43,13 @@
     "docker run --security-opt systempaths=unconfined, kubernetes: "        \
     "securityContext.procMount: Unmasked"
 
+#define FIX_MEMFD                                                            \
+    "use a kernel with memfd_create; in a container allow it in its "        \
+    "seccomp profile"
+
+#define FIX_READ                                                             \
+    "let this user read the file: the launcher reads it as its caller"
+
 #define FIX_CAPS                                                             \
     "the user namespace was made without its capabilities: on Ubuntu give " \
     "this program the AppArmor profile conf/apparmor/agent-jail; in a "     \
@@ -222,25 +229,19 @@ static const advice_row_t  advice_rows[] = {
     { STAGE_SECCOMP, ENOSYS, NULL, NULL,
       "use a kernel with CONFIG_SECCOMP_FILTER" },
 
-    { STAGE_CODE, ENOSYS, NULL, NULL,
-      "use a kernel with memfd_create; in a container allow it in its "
-      "seccomp profile" },
-    { STAGE_IN, ENOSYS, NULL, NULL,
-      "use a kernel with memfd_create; in a container allow it in its "
-      "seccomp profile" },
+    { STAGE_CODE, ENOSYS, NULL, NULL, FIX_MEMFD },
+    { STAGE_IN, ENOSYS, NULL, NULL, FIX_MEMFD },
 
     { STAGE_CODE, ENOENT, NULL, NULL,
       "name a file that is there in --code, or give the text on the standard "
       "input: --code -" },
-    { STAGE_CODE, EACCES, NULL, NULL,
-      "let this user read the file: the launcher reads it as its caller" },
+    { STAGE_CODE, EACCES, NULL, NULL, FIX_READ },
     { STAGE_CODE, 0, "not a regular file", NULL,
       "name one file of program text in --code" },
     { STAGE_IN, ENOENT, NULL, NULL,
       "name a file that is there in --in; what follows a last colon is its "
       "name in the box" },
-    { STAGE_IN, EACCES, NULL, NULL,
-      "let this user read the file: the launcher reads it as its caller" },
+    { STAGE_IN, EACCES, NULL, NULL, FIX_READ },
     { STAGE_IN, 0, "not a regular file", NULL,
       "name each file in an --in of its own, or copy a whole directory with "
       "--workspace" },

@@ -574,18 +574,26 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
 }
 
 
-static ngx_int_t
-ngx_agent_init_process(ngx_cycle_t *cycle)
+/* Whether this process is a worker, of a configuration with a broker. */
+
+static ngx_uint_t
+ngx_agent_is_serving(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
     amcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_agent_broker_module);
 
-    if (amcf == NULL || amcf->servers == 0
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
+    return amcf != NULL && amcf->servers != 0
+           && (ngx_process == NGX_PROCESS_WORKER
+               || ngx_process == NGX_PROCESS_SINGLE);
+}
+
+
+static ngx_int_t
+ngx_agent_init_process(ngx_cycle_t *cycle)
+{
+    if (!ngx_agent_is_serving(cycle)) {
         return NGX_OK;
     }
 
@@ -625,15 +633,7 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
 static void
 ngx_agent_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_agent_main_conf_t  *amcf;
-
-    amcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_agent_broker_module);
-
-    if (amcf == NULL || amcf->servers == 0
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
+    if (!ngx_agent_is_serving(cycle)) {
         return;
     }
 
