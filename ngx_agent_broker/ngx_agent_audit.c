@@ -2,9 +2,9 @@
  * The audit file.  The master opens it (its own file, mode 0640) and the
  * workers inherit the descriptor, so they can append and nothing else.  One
  * write(2) a line, under one lock, so that lines of many workers never mix;
- * after a short write the next line begins on a new one.  A line that cannot
- * be written is an error for the caller: what it would have recorded does
- * not happen.
+ * after a short write, or one whose worker was killed in it, the next line
+ * begins on a new one.  A line that cannot be written is an error for the
+ * caller: what it would have recorded does not happen.
  */
 
 
@@ -12,7 +12,7 @@
 
 
 typedef struct {
-    ngx_uint_t    torn;         /* the file ends within a line */
+    ngx_uint_t    torn;         /* the file may end within a line */
 } ngx_agent_audit_shared_t;
 
 
@@ -298,15 +298,18 @@ ngx_agent_audit_write(audit_line_t *line, const u_char *task)
             ngx_shmtx_unlock(&pool->mutex);
             goto failed;
         }
-
-        shared->torn = 0;
     }
+
+    /* until the line is whole: a worker that is killed here clears nothing */
+
+    shared->torn = 1;
 
     do {
         n = write(ngx_agent_audit_fd, line->text, len);
     } while (n == -1 && ngx_errno == NGX_EINTR);
 
     if (n == (ssize_t) len) {
+        shared->torn = 0;
         ngx_agent_audit_sequence++;
         ngx_shmtx_unlock(&pool->mutex);
 
@@ -319,8 +322,8 @@ ngx_agent_audit_write(audit_line_t *line, const u_char *task)
 
     err = (n == -1) ? ngx_errno : NGX_ENOSPC;
 
-    if (n > 0) {
-        shared->torn = 1;
+    if (n <= 0) {
+        shared->torn = 0;
     }
 
     ngx_shmtx_unlock(&pool->mutex);

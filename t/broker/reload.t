@@ -346,6 +346,28 @@ for my $case (
     my ($resumed) = reverse $b->audit('task_start', task => $one->{task_id});
     ok($resumed->{resumed}, 'and the audit says that it was resumed');
     AgentTest::wait_for('two workers', sub { $b->workers == 2 });
+
+    # it dies while it writes the audit, and holds the lock all workers need
+    my $audit = "$b->{prefix}/logs/agent-audit.log";
+    my $dying = worker_of($one);
+    my @its = grep { worker_of($_) == $dying } $one, $two;
+    my ($uid, $gid) = map { (split)[1] } grep { /^[UG]id:/ }
+                   split /\n/, $t->read("/proc/$dying/status");
+    system(($uid == $> ? () : ('setpriv', "--reuid=$uid", "--regid=$gid",
+                               '--clear-groups')),
+           'prlimit', "--pid=$dying", '--fsize=' . -s $audit) == 0
+        or die "prlimit: $?\n";
+    is($one->{l}->get("$url/cut")->{status}, undef,
+       'a worker dies in the middle of an audit line');
+    is(scalar(grep { follow($_) eq 'eof' } @its), @its,
+       'the launchers it had resume');
+    is($_->{l}->get("$url/y")->{status}, 200, 'the others are not held up')
+        for $one, $two;
+    like($b->error_log, qr/"agent_audit" was locked by $dying\b/,
+         'its lock was freed');
+    like($t->read($audit), qr/\}\n\n\{/,
+         'and the next line does not trust that the one before was ended');
+    AgentTest::wait_for('two workers', sub { $b->workers == 2 });
     close_task($_) for @all;
 }
 
@@ -640,7 +662,7 @@ is_deeply([$b->audit_errors], [], 'the audit is whole');
               'each task has begun once and ended once');
     is_deeply([sort keys %starts], [sort keys %ends], 'the same ones');
 }
-unlike($b->error_log =~ s/^.*exited on signal 9.*$//gmr
+unlike($b->error_log =~ s/^.*(?:exited on signal (?:9|25)\b|" was locked by).*$//gmr
                      =~ s/^.*\[emerg\].*(?:nginx\.conf|vault|agent_zone|bind\(\)|still could not bind).*$//gmr,
        qr/\[(?:alert|emerg)\]/, 'and nothing else is wrong')
     or diag grep { /alert|emerg/ } split /(?<=\n)/, $b->error_log;
