@@ -422,9 +422,19 @@ body_bind(char *detail, size_t cap)
         return -1;
     }
 
+    (void) snprintf(detail, cap, "a part of it cannot be mounted (mount)");
+
+    if (fchdir(root) != 0 || mkdir("bin", 0755) != 0
+        || sys_mount("usr/bin", "bin", NULL, MS_BIND, NULL) != 0)
+    {
+        return -1;
+    }
+
     (void) snprintf(detail, cap, "it is read-only and was written to");
 
-    if (openat(root, "usr/attempt", O_WRONLY|O_CREAT|O_CLOEXEC, 0600) != -1
+    if (openat(root, "bin/attempt", O_WRONLY|O_CREAT|O_CLOEXEC, 0600) != -1
+        || errno != EROFS
+        || openat(root, "usr/attempt", O_WRONLY|O_CREAT|O_CLOEXEC, 0600) != -1
         || errno != EROFS)
     {
         errno = EIO;
@@ -442,14 +452,26 @@ probe_bind(doctor_t *d, layer_result_t *r)
 }
 
 
+/* In a root of its own, as in a box. */
+
+static int
+probe_mount(const char *type, unsigned long flags, const char *options)
+{
+    int  root;
+
+    root = probe_root();
+
+    return root == -1 || fchdir(root) != 0 || mkdir("at", 0755) != 0
+           || sys_mount(type, "at", type, flags, options) != 0 ? -1 : 0;
+}
+
+
 static int
 body_proc(char *detail, size_t cap)
 {
-    static const char *const  options[] = { "hidepid", "2", NULL };
+    (void) snprintf(detail, cap, "/proc of the box cannot be mounted (mount)");
 
-    (void) snprintf(detail, cap, "/proc of the box cannot be mounted");
-
-    return probe_fs("proc", options) == -1 ? -1 : 0;
+    return probe_mount("proc", MS_NOSUID|MS_NODEV|MS_NOEXEC, "hidepid=2");
 }
 
 
@@ -464,13 +486,10 @@ probe_proc(doctor_t *d, layer_result_t *r)
 static int
 body_pts(char *detail, size_t cap)
 {
-    static const char *const  options[] = {
-        "ptmxmode", "0666", "max", "4", NULL
-    };
+    (void) snprintf(detail, cap, "/dev/pts of the box cannot be mounted "
+                    "(mount)");
 
-    (void) snprintf(detail, cap, "/dev/pts of the box cannot be mounted");
-
-    return probe_fs("devpts", options) == -1 ? -1 : 0;
+    return probe_mount("devpts", MS_NOSUID|MS_NOEXEC, "ptmxmode=0666,max=4");
 }
 
 

@@ -17,6 +17,14 @@
 
 
 static inline int
+sys_mount(const char *source, const char *path, const char *type,
+    unsigned long flags, const char *options)
+{
+    return (int) syscall(SYS_mount, source, path, type, flags, options);
+}
+
+
+static inline int
 sys_open_tree(int dir, const char *path, unsigned flags)
 {
     return (int) syscall(SYS_open_tree, dir, path, flags);

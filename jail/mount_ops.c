@@ -1,13 +1,14 @@
 /*
- * The primitives of the box's file system, on the new mount API: a tree is
- * cloned, restricted while nobody can reach it, and only then attached.  So
- * there is no moment at which a mount is visible without its flags, and
- * read-only holds for every mount below it, which a bind and a remount do
- * not give.
+ * The primitives of the box's file system.  No mount is visible for a moment
+ * without its flags: what is bound from the host comes from mounts that were
+ * restricted before (mounts_private), a copy of a mount has its flags, and
+ * what is new is made with them.  A bind and a remount would not give that,
+ * nor read-only for every mount below.
  *
- * The old calls are no second way: a kernel that lacks one of these
+ * The old calls are no second way: a kernel that lacks one of the new ones
  * (mount_setattr came last, with 5.12) has no Landlock either (5.13), and then
  * there is no box; a container's filter that hides them is named instead.
+ * mount(2) is used where one call of it does what takes seven of theirs.
  */
 
 #include <errno.h>
@@ -28,7 +29,9 @@
 #define MOUNT_SMALL        4096         /* a mount is cheaper than two pages */
 
 
-static int mount_small(setup_t *s, const char *host, const char *path);
+static int mount_small(setup_t *s, const char *host, const char *path,
+    off_t size);
+static int mount_file(setup_t *s, const char *path);
 
 
 int
@@ -57,12 +60,17 @@ mount_text(setup_t *s, const char *path, const char *text)
 int
 mount_host(setup_t *s, const char *path, bool optional)
 {
-    int          rc, tree, fd;
     char         host[512], target[512];
     ssize_t      n;
     struct stat  st;
 
-    (void) snprintf(host, sizeof(host), "/%s", path);
+    if (strlen(path) > sizeof(host) - 2) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+
+    host[0] = '/';
+    (void) strcpy(host + 1, path);
 
     if (lstat(host, &st) != 0) {
         return optional && errno == ENOENT ? 0 : -1;
@@ -86,74 +94,45 @@ mount_host(setup_t *s, const char *path, bool optional)
         }
     }
 
-    if (optional && !S_ISDIR(st.st_mode)) {
-        rc = mount_small(s, host, path);
-
-        if (rc != 1) {
-            return rc;
-        }
-    }
-
-    tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC
-                                         |AT_RECURSIVE);
-
-    if (tree == -1) {
+    if (S_ISLNK(st.st_mode) && stat(host, &st) != 0) {
         return optional && errno == ENOENT ? 0 : -1;
     }
 
-    if (fstat(tree, &st) != 0
-        || mount_attr(tree, RDONLY|NOSUID|NODEV, AT_RECURSIVE) != 0)
-    {
-        return -1;
+    if (S_ISREG(st.st_mode)) {
+
+        if (optional && st.st_size <= MOUNT_SMALL) {
+            return mount_small(s, host, path, st.st_size);
+        }
+
+        return mount_file(s, path) == 0 ? mount_bind(host, path) : -1;
     }
 
     if (S_ISDIR(st.st_mode)) {
-
-        if (mkdirat(s->root, path, 0755) != 0 && errno != EEXIST) {
-            return -1;
-        }
-
-    } else if (S_ISREG(st.st_mode)) {
-        fd = openat(s->root, path, O_WRONLY|O_CREAT|O_CLOEXEC, 0444);
-
-        if (fd == -1 || close(fd) != 0) {
-            return -1;
-        }
-
-    } else {
-        errno = EINVAL;
-        return setup_detail(s, "/%s is neither a file nor a directory", path);
+        return mount_point(s, path) == 0 ? mount_bind(host, path) : -1;
     }
 
-    return mount_attach(s, tree, path);
+    errno = EINVAL;
+
+    return setup_detail(s, "/%s is neither a file nor a directory", path);
 }
 
 
 
 /*
- * A short file is copied, which is cheaper than a mount and its end.  1: it
- * was not a short file.
+ * A short file is copied, which is cheaper than a mount and its end; one that
+ * cannot be read is left out.
  */
 
 static int
-mount_small(setup_t *s, const char *host, const char *path)
+mount_small(setup_t *s, const char *host, const char *path, off_t size)
 {
-    int          in, out;
-    ssize_t      n;
-    struct stat  st;
+    int      in, out;
+    ssize_t  n;
 
     in = open(host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC);
 
     if (in == -1) {
         return errno == ENOENT || errno == EACCES ? 0 : -1;
-    }
-
-    if (fstat(in, &st) != 0) {
-        return -1;
-    }
-
-    if (!S_ISREG(st.st_mode) || st.st_size > MOUNT_SMALL) {
-        return close(in) == 0 ? 1 : -1;
     }
 
     out = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
@@ -162,12 +141,18 @@ mount_small(setup_t *s, const char *host, const char *path)
         return -1;
     }
 
-    do {
-        n = sendfile(out, in, NULL, MOUNT_SMALL);
-    } while (n > 0 || (n == -1 && errno == EINTR));
+    while (size > 0) {
+        n = sendfile(out, in, NULL, (size_t) size);
 
-    if (n == -1) {
-        return -1;
+        if (n == -1 && errno != EINTR) {
+            return -1;
+        }
+
+        if (n == 0) {
+            break;
+        }
+
+        size -= n > 0 ? n : 0;
     }
 
     (void) close(in);
@@ -177,25 +162,73 @@ mount_small(setup_t *s, const char *host, const char *path)
 
 
 
+/* An empty file to mount on: a new one, or one that is there, and no link. */
+
+static int
+mount_file(setup_t *s, const char *path)
+{
+    int  fd;
+
+    fd = openat(s->root, path, O_WRONLY|O_CREAT|O_NOFOLLOW|O_CLOEXEC, 0444);
+
+    return fd == -1 ? -1 : close(fd);
+}
+
+
+
+int
+mount_point(setup_t *s, const char *path)
+{
+    struct stat  st;
+
+    if (mkdirat(s->root, path, 0755) == 0) {
+        return 0;
+    }
+
+    if (errno != EEXIST
+        || fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    {
+        return -1;
+    }
+
+    errno = ENOTDIR;
+
+    return S_ISDIR(st.st_mode) ? 0 : -1;
+}
+
+
+
+/* Recursive, so that a directory has what is mounted in it. */
+
+int
+mount_bind(const char *source, const char *path)
+{
+    return sys_mount(source, path, NULL, MS_BIND|MS_REC, NULL);
+}
+
+
+
 /*
- * The node is opened first and judged by what was opened: a host whose
- * /dev/null is a link or a file gets no box, instead of one with that file
- * in it.
+ * The node is judged by what has been mounted: a host whose /dev/null is a
+ * file gets no box, instead of one with that file in it.
  */
 
 int
 mount_device(setup_t *s, const char *path, unsigned dev)
 {
-    int          tree;
-    char         host[64];
-    struct stat  st;
+    char               host[64];
+    struct stat        st;
+    struct mount_attr  attr;
 
     (void) snprintf(host, sizeof(host), "/%s", path);
 
-    tree = sys_open_tree(AT_FDCWD, host, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC
-                                         |AT_SYMLINK_NOFOLLOW);
+    attr = (struct mount_attr) { .attr_set = NOEXEC, .attr_clr = NODEV };
 
-    if (tree == -1 || fstat(tree, &st) != 0) {
+    if (mount_file(s, path) != 0
+        || mount_bind(host, path) != 0
+        || sys_mount_setattr(s->root, path, 0, &attr) != 0
+        || fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    {
         return -1;
     }
 
@@ -207,13 +240,7 @@ mount_device(setup_t *s, const char *path, unsigned dev)
                             dev >> 8, dev & 255);
     }
 
-    if (mount_attr(tree, NOSUID|NOEXEC, 0) != 0
-        || mount_text(s, path, "") != 0)
-    {
-        return -1;
-    }
-
-    return mount_attach(s, tree, path);
+    return 0;
 }
 
 
@@ -284,22 +311,19 @@ done:
  */
 
 int
-mount_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr)
+mount_tmpfs(const char *path, uint64_t bytes, unsigned mode,
+    unsigned long flags)
 {
-    char         size[24], inodes[24], octal[8];
-    uint64_t     n;
-    const char  *options[] = {
-        "size", size, "nr_inodes", inodes, "mode", octal, NULL
-    };
+    char      options[80];
+    uint64_t  n;
 
     n = bytes / MOUNT_INODE_BYTES;
 
-    (void) snprintf(size, sizeof(size), "%" PRIu64, bytes);
-    (void) snprintf(inodes, sizeof(inodes), "%" PRIu64,
-                    n < MOUNT_INODES_MIN ? MOUNT_INODES_MIN : n);
-    (void) snprintf(octal, sizeof(octal), "%o", mode);
+    (void) snprintf(options, sizeof(options),
+                    "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=%o", bytes,
+                    n < MOUNT_INODES_MIN ? MOUNT_INODES_MIN : n, mode);
 
-    return mount_fs("tmpfs", options, attr);
+    return sys_mount("tmpfs", path, "tmpfs", flags, options);
 }
 
 
@@ -307,14 +331,18 @@ mount_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr)
 int
 mount_attach(setup_t *s, int tree, const char *path)
 {
-    if (tree == -1
-        || sys_move_mount(tree, "", s->root, path, MOVE_MOUNT_F_EMPTY_PATH)
-           != 0)
-    {
+    int  rc, err;
+
+    if (tree == -1) {
         return -1;
     }
 
-    return close(tree);
+    rc = sys_move_mount(tree, "", s->root, path, MOVE_MOUNT_F_EMPTY_PATH);
+    err = errno;
+    (void) close(tree);
+    errno = err;
+
+    return rc;
 }
 
 

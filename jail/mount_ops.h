@@ -1,7 +1,7 @@
 /*
  * What the box's file system is put together from.  Paths in the box are
- * without their first "/".  All return -1 with errno, and may leave in
- * `detail` what it was about.
+ * without their first "/", and its root is the working directory.  All return
+ * -1 with errno, and may leave in `detail` what it was about.
  */
 
 #ifndef JAIL_MOUNT_OPS_H
@@ -32,12 +32,21 @@ int mount_device(setup_t *s, const char *path, unsigned dev);
 /* A read-only clone of something in the box, over something in the box. */
 int mount_over(setup_t *s, const char *source, const char *path);
 
+/* What is mounted at source, once more, with the flags that it has there. */
+int mount_bind(const char *source, const char *path);
+
+/* A directory to mount on: a new one, or one that is there, and no link. */
+int mount_point(setup_t *s, const char *path);
+
+/* A new tmpfs with its limits; flags are MS_*. */
+int mount_tmpfs(const char *path, uint64_t bytes, unsigned mode,
+    unsigned long flags);
+
 /*
  * A new file system that is mounted nowhere yet; options are names and
  * values, then NULL; attr are MOUNT_ATTR_*.
  */
 int mount_fs(const char *type, const char *const *options, uint64_t attr);
-int mount_tmpfs(uint64_t bytes, unsigned mode, uint64_t attr);
 
 /* Attaches a tree (or fails with -1 for -1) and closes it. */
 int mount_attach(setup_t *s, int tree, const char *path);

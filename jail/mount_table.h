@@ -17,6 +17,9 @@
     "networks: files\n" "protocols: files\n" "services: files\n"             \
     "ethers: files\n" "rpc: files\n"
 
+#define MOUNT_PYTHON(n)  { M_SYSTEM, "etc/python3." n, NULL, 0, 0 }
+#define MOUNT_JAVA(n)    { M_SYSTEM, "etc/java-" n "-openjdk", NULL, 0, 0 }
+
 #define DEVICE(major, minor)  ((major) << 8 | (minor))
 
 
@@ -28,23 +31,20 @@ typedef enum {
     M_OFFLINE,                  /* and where there is none */
     M_SYSTEM,                   /* the host's, read-only; a link stays one;
                                    left out where the host has none */
-    M_ETC,                      /* the same, for a name in the host's /etc;
-                                   with "*": for all that begin so */
     M_DEVICE,                   /* the host's node, if it is that device */
-    M_TMPFS,
-    M_PROC,
-    M_PTS,
+    M_SHM,                      /* a tmpfs for half of the box's memory */
+    M_PROC,                     /* `arg` are its options */
+    M_PTS,                      /* the same */
     M_SYSCTL,                   /* `arg` is written, if the kernel has it */
     M_GIT,                      /* git's file: whose repositories it reads */
-    M_FREEZE,                   /* the mount there becomes read-only */
     M_RDONLY,                   /* a part of a mount becomes a read-only one */
-    M_HIDE,                     /* an empty file or directory over it */
+    M_HIDE,                     /* `arg`, which is empty, over it */
     M_TRUST,                    /* trust_mount.c: the certificates */
     M_TRUST_NAMES               /* and the other names they go by */
 } mount_kind_t;
 
 
-typedef struct {
+typedef struct mount_op_s {
     mount_kind_t  kind;
     const char   *path;         /* in the box, without the first "/" */
     const char   *arg;
@@ -100,27 +100,38 @@ static const mount_op_t  mount_plan[] = {
     { M_TEXT, "etc/shells", "/bin/sh\n" "/bin/bash\n", 0, 0 },
     { M_LINK, "etc/mtab", "/proc/self/mounts", 0, 0 },
 
-    /* and the host's, where it is the same on every machine */
+    /*
+     * And the host's, where it is the same on every machine.  Names are
+     * tried: to read the whole of a large /etc takes longer than all of them.
+     */
 
-    { M_ETC, "ld.so.cache", NULL, 0, 0 },
-    { M_ETC, "os-release", NULL, 0, 0 },
-    { M_ETC, "debian_version", NULL, 0, 0 },
-    { M_ETC, "alternatives", NULL, 0, 0 },
-    { M_ETC, "mime.types", NULL, 0, 0 },
-    { M_ETC, "protocols", NULL, 0, 0 },
-    { M_ETC, "services", NULL, 0, 0 },
-    { M_ETC, "locale.alias", NULL, 0, 0 },
-    { M_ETC, "matplotlibrc", NULL, 0, 0 },
-    { M_ETC, "fonts", NULL, 0, 0 },
-    { M_ETC, "perl", NULL, 0, 0 },
-    { M_ETC, "xml", NULL, 0, 0 },
-    { M_ETC, "texmf", NULL, 0, 0 },
-    { M_ETC, "crypto-policies", NULL, 0, 0 },
-    { M_ETC, "R", NULL, 0, 0 },
-    { M_ETC, "chromium.d", NULL, 0, 0 },
-    { M_ETC, "python3", "*", 0, 0 },
-    { M_ETC, "java-", "*", 0, 0 },
-    { M_ETC, "ImageMagick-", "*", 0, 0 },
+    { M_SYSTEM, "etc/ld.so.cache", NULL, 0, 0 },
+    { M_SYSTEM, "etc/os-release", NULL, 0, 0 },
+    { M_SYSTEM, "etc/debian_version", NULL, 0, 0 },
+    { M_SYSTEM, "etc/alternatives", NULL, 0, 0 },
+    { M_SYSTEM, "etc/mime.types", NULL, 0, 0 },
+    { M_SYSTEM, "etc/protocols", NULL, 0, 0 },
+    { M_SYSTEM, "etc/services", NULL, 0, 0 },
+    { M_SYSTEM, "etc/locale.alias", NULL, 0, 0 },
+    { M_SYSTEM, "etc/matplotlibrc", NULL, 0, 0 },
+    { M_SYSTEM, "etc/fonts", NULL, 0, 0 },
+    { M_SYSTEM, "etc/perl", NULL, 0, 0 },
+    { M_SYSTEM, "etc/xml", NULL, 0, 0 },
+    { M_SYSTEM, "etc/texmf", NULL, 0, 0 },
+    { M_SYSTEM, "etc/crypto-policies", NULL, 0, 0 },
+    { M_SYSTEM, "etc/R", NULL, 0, 0 },
+    { M_SYSTEM, "etc/chromium.d", NULL, 0, 0 },
+    { M_SYSTEM, "etc/python3", NULL, 0, 0 },
+    MOUNT_PYTHON("7"), MOUNT_PYTHON("8"), MOUNT_PYTHON("9"),
+    MOUNT_PYTHON("10"), MOUNT_PYTHON("11"), MOUNT_PYTHON("12"),
+    MOUNT_PYTHON("13"), MOUNT_PYTHON("14"), MOUNT_PYTHON("15"),
+    MOUNT_PYTHON("16"), MOUNT_PYTHON("17"), MOUNT_PYTHON("18"),
+    MOUNT_JAVA("8"), MOUNT_JAVA("11"), MOUNT_JAVA("17"), MOUNT_JAVA("18"),
+    MOUNT_JAVA("19"), MOUNT_JAVA("20"), MOUNT_JAVA("21"), MOUNT_JAVA("22"),
+    MOUNT_JAVA("23"), MOUNT_JAVA("24"), MOUNT_JAVA("25"), MOUNT_JAVA("26"),
+    MOUNT_JAVA("27"), MOUNT_JAVA("28"), MOUNT_JAVA("29"), MOUNT_JAVA("30"),
+    { M_SYSTEM, "etc/ImageMagick-6", NULL, 0, 0 },
+    { M_SYSTEM, "etc/ImageMagick-7", NULL, 0, 0 },
 
     /* never /etc/ssl itself: it holds `private` */
 
@@ -138,7 +149,6 @@ static const mount_op_t  mount_plan[] = {
     /* its own /dev, with the nodes that everybody may have */
 
     { M_DIR, "dev", NULL, 0755, 0 },
-    { M_TMPFS, "dev", "1048576", 0755, 0 },
     { M_DEVICE, "dev/null", NULL, 0, DEVICE(1, 3) },
     { M_DEVICE, "dev/zero", NULL, 0, DEVICE(1, 5) },
     { M_DEVICE, "dev/full", NULL, 0, DEVICE(1, 7) },
@@ -146,15 +156,14 @@ static const mount_op_t  mount_plan[] = {
     { M_DEVICE, "dev/urandom", NULL, 0, DEVICE(1, 9) },
     { M_DEVICE, "dev/tty", NULL, 0, DEVICE(5, 0) },
     { M_DIR, "dev/pts", NULL, 0755, 0 },
-    { M_PTS, "dev/pts", NULL, 0, 0 },
+    { M_PTS, "dev/pts", "ptmxmode=0666,mode=0620,max=64", 0, 0 },
     { M_LINK, "dev/ptmx", "pts/ptmx", 0, 0 },
     { M_LINK, "dev/fd", "/proc/self/fd", 0, 0 },
     { M_LINK, "dev/stdin", "/proc/self/fd/0", 0, 0 },
     { M_LINK, "dev/stdout", "/proc/self/fd/1", 0, 0 },
     { M_LINK, "dev/stderr", "/proc/self/fd/2", 0, 0 },
     { M_DIR, "dev/shm", NULL, 0755, 0 },
-    { M_TMPFS, "dev/shm", NULL, 01777, 0 },
-    { M_FREEZE, "dev", NULL, 0, 0 },
+    { M_SHM, "dev/shm", NULL, 0, 0 },
 
     { M_DIR, "var", NULL, 0755, 0 },
     { M_DIR, MOUNT_EMPTY, NULL, 0555, 0 },
@@ -175,7 +184,7 @@ static const mount_op_t  mount_plan[] = {
      */
 
     { M_DIR, "proc", NULL, 0555, 0 },
-    { M_PROC, "proc", NULL, 0, 0 },
+    { M_PROC, "proc", "hidepid=2", 0, 0 },
 
     /*
      * What is watched counts for the user on the host, whose boxes would take
@@ -186,25 +195,25 @@ static const mount_op_t  mount_plan[] = {
     { M_SYSCTL, "proc/sys/user/max_inotify_instances", "16", 0, 0 },
     { M_SYSCTL, "proc/sys/user/max_inotify_watches", "16384", 0, 0 },
     { M_RDONLY, "proc/sys", NULL, 0, 0 },
-    { M_HIDE, "proc/acpi", NULL, 0, 0 },
-    { M_HIDE, "proc/asound", NULL, 0, 0 },
-    { M_HIDE, "proc/bus", NULL, 0, 0 },
-    { M_HIDE, "proc/cmdline", NULL, 0, 0 },
-    { M_HIDE, "proc/diskstats", NULL, 0, 0 },
-    { M_HIDE, "proc/interrupts", NULL, 0, 0 },
-    { M_HIDE, "proc/irq", NULL, 0, 0 },
-    { M_HIDE, "proc/kallsyms", NULL, 0, 0 },
-    { M_HIDE, "proc/key-users", NULL, 0, 0 },
-    { M_HIDE, "proc/keys", NULL, 0, 0 },
-    { M_HIDE, "proc/latency_stats", NULL, 0, 0 },
-    { M_HIDE, "proc/modules", NULL, 0, 0 },
-    { M_HIDE, "proc/mtrr", NULL, 0, 0 },
-    { M_HIDE, "proc/pressure", NULL, 0, 0 },
-    { M_HIDE, "proc/sched_debug", NULL, 0, 0 },
-    { M_HIDE, "proc/schedstat", NULL, 0, 0 },
-    { M_HIDE, "proc/scsi", NULL, 0, 0 },
-    { M_HIDE, "proc/softirqs", NULL, 0, 0 },
-    { M_HIDE, "proc/timer_stats", NULL, 0, 0 },
+    { M_HIDE, "proc/acpi", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/asound", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/bus", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/cmdline", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/diskstats", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/interrupts", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/irq", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/kallsyms", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/key-users", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/keys", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/latency_stats", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/modules", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/mtrr", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/pressure", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/sched_debug", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/schedstat", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/scsi", MOUNT_EMPTY, 0, 0 },
+    { M_HIDE, "proc/softirqs", MOUNT_MASK, 0, 0 },
+    { M_HIDE, "proc/timer_stats", MOUNT_MASK, 0, 0 },
 };
 
 

@@ -7,7 +7,6 @@
  * Every mount is nosuid and nodev; the device nodes' own are not nodev.
  */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 
 
 #define MOUNTS_ROOT_BYTES   (8ull << 20)
-#define MOUNTS_PTYS         "64"
+#define MOUNTS_ROOT_INODES  "8192"
 
 
 /* What the policy adds. */
@@ -40,8 +39,9 @@ typedef struct {
 static int mounts_do(setup_t *s, const mount_op_t *op);
 static int mounts_sysctl(setup_t *s, const mount_op_t *op);
 static int mounts_git(setup_t *s, const char *path);
-static int mounts_etc(setup_t *s, const mount_op_t *rows);
-static int mounts_hide(setup_t *s, const char *path);
+static int mounts_hide(setup_t *s, const mount_op_t *op);
+static int mounts_disk(setup_t *s, unsigned disk, const char *path,
+    uint64_t bytes, unsigned mode, unsigned long flags);
 static unsigned mounts_policy(const box_spec_t *spec,
     mount_path_t paths[MOUNTS_PATHS_MAX]);
 static int mounts_path(setup_t *s, const mount_path_t *p);
@@ -49,7 +49,9 @@ static int mounts_path(setup_t *s, const mount_path_t *p);
 
 /*
  * No mount made on the host from now on shall appear in the box.  The kernel
- * made ours the slaves of the host's; a slave still receives.
+ * made ours the slaves of the host's; a slave still receives.  And whatever
+ * is bound from them is what they are: read-only, without set-user-ids and
+ * devices.
  */
 
 int
@@ -57,10 +59,12 @@ mounts_private(setup_t *s)
 {
     struct mount_attr  attr;
 
-    attr = (struct mount_attr) { .propagation = MS_PRIVATE };
+    attr = (struct mount_attr) {
+        .attr_set = RDONLY|NOSUID|NODEV, .propagation = MS_PRIVATE
+    };
 
     if (sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &attr) != 0) {
-        return setup_detail(s, "the mounts cannot be made private");
+        return setup_detail(s, "the host's mounts cannot be restricted");
     }
 
     return 0;
@@ -72,8 +76,13 @@ mounts_private(setup_t *s)
 int
 mounts_root(setup_t *s)
 {
+    char      size[24];
     unsigned  i;
     uint64_t  bytes;
+
+    const char *const  options[] = {
+        "size", size, "nr_inodes", MOUNTS_ROOT_INODES, "mode", "0755", NULL
+    };
 
     bytes = MOUNTS_ROOT_BYTES;
 
@@ -81,11 +90,14 @@ mounts_root(setup_t *s)
         bytes += (s->spec->files[i].size + 4095) & ~4095ull;
     }
 
-    s->root = mount_tmpfs(bytes, 0755, NOSUID|NODEV);
+    (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) bytes);
+
+    s->root = mount_fs("tmpfs", options, NOSUID|NODEV);
 
     if (s->root == -1
         || sys_move_mount(s->root, "", AT_FDCWD, "/",
-                          MOVE_MOUNT_F_EMPTY_PATH) != 0)
+                          MOVE_MOUNT_F_EMPTY_PATH) != 0
+        || fchdir(s->root) != 0)
     {
         return setup_detail(s, "a tmpfs for the root cannot be mounted");
     }
@@ -97,8 +109,8 @@ mounts_root(setup_t *s)
 int
 mounts_build(setup_t *s)
 {
-    size_t             i, n;
-    mount_path_t       paths[MOUNTS_PATHS_MAX];
+    size_t        i, n;
+    mount_path_t  paths[MOUNTS_PATHS_MAX];
 
     if (mount_text(s, MOUNT_MASK, "") != 0) {
         return -1;
@@ -181,8 +193,7 @@ mounts_files(setup_t *s)
 int
 mounts_pivot(setup_t *s)
 {
-    if (fchdir(s->root) != 0
-        || sys_pivot_root(".", ".") != 0
+    if (sys_pivot_root(".", ".") != 0
         || sys_umount2(".", MNT_DETACH) != 0
         || chdir("/") != 0)
     {
@@ -207,17 +218,6 @@ mounts_pivot(setup_t *s)
 static int
 mounts_do(setup_t *s, const mount_op_t *op)
 {
-    int       tree;
-    uint64_t  bytes;
-
-    static const char *const  proc_options[] = {
-        "hidepid", "2", NULL
-    };
-
-    static const char *const  pts_options[] = {
-        "ptmxmode", "0666", "mode", "0620", "max", MOUNTS_PTYS, NULL
-    };
-
     switch (op->kind) {
 
     case M_DIR:
@@ -238,39 +238,20 @@ mounts_do(setup_t *s, const mount_op_t *op)
     case M_SYSTEM:
         return mount_host(s, op->path, true);
 
-    case M_ETC:
-
-        /* all these rows at once, by one reading of the directory */
-
-        return op == mount_plan || op[-1].kind != M_ETC ? mounts_etc(s, op)
-                                                        : 0;
-
     case M_DEVICE:
         return mount_device(s, op->path, op->dev);
 
-    case M_TMPFS:
-        bytes = op->arg ? strtoull(op->arg, NULL, 10) : s->spec->memory / 2;
-        tree = mount_tmpfs(bytes, op->mode, NOSUID|NODEV|NOEXEC);
-
-        if (tree != -1 && op->arg == NULL) {
-            s->disks[BOX_DISK_SHM] = fcntl(tree, F_DUPFD_CLOEXEC, 3);
-
-            if (s->disks[BOX_DISK_SHM] == -1) {
-                return -1;
-            }
-
-            s->ndisks++;
-        }
-
-        return mount_attach(s, tree, op->path);
+    case M_SHM:
+        return mounts_disk(s, BOX_DISK_SHM, op->path, s->spec->memory / 2,
+                           01777, MS_NOSUID|MS_NODEV|MS_NOEXEC);
 
     case M_PROC:
-        tree = mount_fs("proc", proc_options, NOSUID|NODEV|NOEXEC);
-        return mount_attach(s, tree, op->path);
+        return sys_mount("proc", op->path, "proc",
+                         MS_NOSUID|MS_NODEV|MS_NOEXEC, op->arg);
 
     case M_PTS:
-        tree = mount_fs("devpts", pts_options, NOSUID|NOEXEC);
-        return mount_attach(s, tree, op->path);
+        return sys_mount("devpts", op->path, "devpts", MS_NOSUID|MS_NOEXEC,
+                         op->arg);
 
     case M_SYSCTL:
         return mounts_sysctl(s, op);
@@ -278,16 +259,11 @@ mounts_do(setup_t *s, const mount_op_t *op)
     case M_GIT:
         return mounts_git(s, op->path);
 
-    case M_FREEZE:
-        tree = openat(s->root, op->path, O_PATH|O_CLOEXEC);
-        return tree == -1 || mount_attr(tree, RDONLY, 0) != 0 ? -1
-                                                               : close(tree);
-
     case M_RDONLY:
         return mount_over(s, op->path, op->path);
 
     case M_HIDE:
-        return mounts_hide(s, op->path);
+        return mounts_hide(s, op);
 
     case M_TRUST:
         return trust_files(s);
@@ -366,67 +342,55 @@ mounts_git(setup_t *s, const char *path)
 }
 
 
-static int
-mounts_etc(setup_t *s, const mount_op_t *rows)
-{
-    DIR               *dir;
-    char               path[280];
-    struct dirent     *de;
-    const mount_op_t  *op;
-
-    dir = opendir("/etc");
-
-    if (dir == NULL) {
-        return setup_detail(s, "/etc cannot be read");
-    }
-
-    /* NULL is the end or an error, which errno tells */
-
-    while (errno = 0, (de = readdir(dir)) != NULL) {
-
-        for (op = rows; op->kind == M_ETC; op++) {
-            if (op->arg ? strncmp(de->d_name, op->path, strlen(op->path)) == 0
-                        : strcmp(de->d_name, op->path) == 0)
-            {
-                break;
-            }
-        }
-
-        if (op->kind != M_ETC) {
-            continue;
-        }
-
-        (void) snprintf(path, sizeof(path), "etc/%s", de->d_name);
-
-        if (mount_host(s, path, true) != 0) {
-            return setup_detail(s, "/%s of the box cannot be made", path);
-        }
-    }
-
-    if (errno != 0) {
-        return setup_detail(s, "/etc cannot be read");
-    }
-
-    return closedir(dir);
-}
-
-
 /*
  * What is not there needs no cover.  The covers are ours: an empty file that
- * has lost its name by the time the task runs, and an empty directory.
+ * has lost its name by the time the task runs, and an empty directory.  The
+ * first mount of each gets its flags, and is then copied.
  */
 
 static int
-mounts_hide(setup_t *s, const char *path)
+mounts_hide(setup_t *s, const mount_op_t *op)
 {
-    struct stat  st;
+    int                 rc;
+    const mount_op_t  **first;
 
-    if (fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    first = &s->cover[strcmp(op->arg, MOUNT_EMPTY) == 0];
+
+    rc = *first ? mount_bind((*first)->path, op->path)
+                : mount_over(s, op->arg, op->path);
+
+    if (rc != 0) {
         return errno == ENOENT ? 0 : -1;
     }
 
-    return mount_over(s, S_ISDIR(st.st_mode) ? MOUNT_EMPTY : MOUNT_MASK,
-                       path);
+    if (*first == NULL) {
+        *first = op;
+    }
+
+    return 0;
+}
+
+
+/* A tmpfs that the task can write to, and the launcher can look at. */
+
+static int
+mounts_disk(setup_t *s, unsigned disk, const char *path, uint64_t bytes,
+    unsigned mode, unsigned long flags)
+{
+    if (mount_tmpfs(path, bytes, mode, flags) != 0) {
+        return -1;
+    }
+
+    s->disks[disk] = openat(s->root, path,
+                            O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (s->disks[disk] == -1) {
+        return -1;
+    }
+
+    s->ndisks++;
+
+    return 0;
 }
 
 
@@ -493,8 +457,6 @@ mounts_policy(const box_spec_t *spec, mount_path_t paths[MOUNTS_PATHS_MAX])
 static int
 mounts_path(setup_t *s, const mount_path_t *p)
 {
-    int          tree, disk;
-    bool         is_tmp;
     const char  *where;
 
     where = p->path + 1;
@@ -507,27 +469,16 @@ mounts_path(setup_t *s, const mount_path_t *p)
         return mount_host(s, where, false);
     }
 
-    is_tmp = (strcmp(where, "tmp") == 0);
-    tree = mount_tmpfs(p->bytes, is_tmp ? 01777 : 0755, NOSUID|NODEV);
-
-    if (tree == -1
-        || (mkdirat(s->root, where, 0755) != 0 && errno != EEXIST))
+    if (mount_point(s, where) != 0
+        || mounts_disk(s, p->disk, where, p->bytes,
+                       strcmp(where, "tmp") == 0 ? 01777 : 0755,
+                       MS_NOSUID|MS_NODEV)
+           != 0)
     {
         return -1;
     }
 
-    disk = fcntl(tree, F_DUPFD_CLOEXEC, 3);
-
-    if (disk == -1 || mount_attach(s, tree, where) != 0
-        || (p->make && mkdirat(s->root, p->make + 1, 0755) != 0))
-    {
-        return -1;
-    }
-
-    s->disks[p->disk] = disk;
-    s->ndisks++;
-
-    return 0;
+    return p->make ? mkdirat(s->root, p->make + 1, 0755) : 0;
 }
 
 

@@ -18,6 +18,9 @@ typedef struct {
     int                work;            /* its working directory */
     int                children;        /* a signalfd for SIGCHLD */
 
+    /* the first rows that were hidden: by a file, by a directory */
+    const struct mount_op_s  *cover[2];
+
     /* a "0" written to each puts the process into the box's group */
     int                attach[CGROUP_ATTACH_MAX];
     unsigned           nattach;

@@ -186,10 +186,7 @@ trust_certs(setup_t *s)
 
     /* the layer's name is seen from here, the host's from the old root */
 
-    if (trust_layer(s) != 0
-        || fchdir(s->root) != 0
-        || mkdirat(s->root, TRUST_CERTS, 0755) != 0)
-    {
+    if (trust_layer(s) != 0 || mkdirat(s->root, TRUST_CERTS, 0755) != 0) {
         return -1;
     }
 

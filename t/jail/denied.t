@@ -78,6 +78,12 @@ my @hosts = (
         stage => 'mount', errno => 'EPERM',
         fix   => qr/seccomp=unconfined.*open_tree/, layers => ['read_only'],
     }, {
+        name  => 'a container refuses mount',
+        deny  => ['--refuse', 'mount=EPERM'],
+        stage => 'mount', errno => 'EPERM',
+        fix   => qr/seccomp=unconfined.*unshare, mount,/,
+        layers => ['proc'],
+    }, {
         name  => 'a container refuses move_mount',
         deny  => ['--refuse', 'move_mount=EPERM'],
         stage => 'root', errno => 'EPERM',
@@ -147,7 +153,6 @@ my @enough = (
      'add_key=EPERM', '--refuse', 'request_key=EPERM'],
     ['ptrace, bpf and perf are refused', '--refuse', 'ptrace=EPERM',
      '--refuse', 'bpf=EPERM', '--refuse', 'perf_event_open=EPERM'],
-    ['the old mount call is refused', '--refuse', 'mount=EPERM'],
 );
 
 # The words before the launcher; an ordinary user is become last, since most

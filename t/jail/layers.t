@@ -232,8 +232,8 @@ END_OF_PYTHON
 import os
 m = {l.split()[4]: l.split(' - ')[1].split()[0]
      for l in open('/proc/self/mountinfo')}
-print(m['/dev'], m['/proc'], m['/dev/pts'], os.path.islink('/dev'),
-      os.path.islink('/proc'))
+print(m.get('/dev', m['/']), m['/proc'], m['/dev/pts'],
+      os.path.islink('/dev'), os.path.islink('/proc'))
 st = os.stat('/dev/null')
 print(os.major(st.st_rdev), os.minor(st.st_rdev))
 END_OF_PYTHON
