@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "cgroup.h"
 
@@ -34,6 +35,17 @@ cgroup_probe(fault_t *fault)
     fault_fix(fault, "as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup");
 
     return NULL;
+}
+
+
+/* A directory has two links, and one more for each that is in it. */
+
+bool
+cgroup_has_neighbours(const cgroup_t *cg)
+{
+    struct stat  st;
+
+    return fstat(cg->parents[0], &st) != 0 || st.st_nlink > 3;
 }
 
 

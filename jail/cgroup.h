@@ -82,8 +82,11 @@ struct cgroup_ops_s {
     int        (*limit)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
                         fault_t *fault);
 
-    /* Values that cannot be read are left as they are. */
-    void       (*usage)(cgroup_t *cg, cgroup_usage_t *usage);
+    /*
+     * Values that cannot be read are left as they are; of a box that is gone,
+     * those of the moment as well.
+     */
+    void       (*usage)(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 
     /*
      * When pid 1 of the box is killed: kills all that is in the group, if
@@ -114,6 +117,9 @@ extern const cgroup_ops_t  cgroup_v2;
 
 /* The operations for this host; NULL with a fault when there are none. */
 const cgroup_ops_t *cgroup_probe(fault_t *fault);
+
+/* Beside this box's directory there are others, of the living or the dead. */
+bool cgroup_has_neighbours(const cgroup_t *cg);
 
 /* A group that holds nothing, so that it may be removed at any time. */
 void cgroup_clear(cgroup_t *cg);

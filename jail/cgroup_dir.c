@@ -23,9 +23,14 @@
 
 #define DIR_CLAIM_TRIES  256
 #define DIR_WAIT         1000000L       /* ns */
+#define FILE_SMALL       512            /* is read at once */
 
 
 static int cgroup_dir_lock(int parent, const char *name);
+static int cgroup_file_do(int dir, const char *file, int flags,
+    const char *text, char *seen, size_t cap);
+static int cgroup_file_put(int fd, const char *text);
+static int cgroup_file_get(int fd, char *text, size_t cap);
 
 
 int
@@ -209,15 +214,56 @@ cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max))
 int
 cgroup_file_write(int dir, const char *file, const char *text)
 {
-    int      fd, err;
-    size_t   n;
-    ssize_t  rc;
+    return cgroup_file_do(dir, file, O_WRONLY, text, NULL, 0);
+}
 
-    fd = openat(dir, file, O_WRONLY|O_CLOEXEC);
+
+int
+cgroup_file_set(int dir, const char *file, const char *text, char *seen,
+    size_t cap)
+{
+    return cgroup_file_do(dir, file, O_RDWR, text, seen, cap);
+}
+
+
+int
+cgroup_file_read(int dir, const char *file, char *text, size_t cap)
+{
+    return cgroup_file_do(dir, file, O_RDONLY, NULL, text, cap);
+}
+
+
+static int
+cgroup_file_do(int dir, const char *file, int flags, const char *text,
+    char *seen, size_t cap)
+{
+    int  fd, rc, err;
+
+    fd = openat(dir, file, flags|O_CLOEXEC);
 
     if (fd == -1) {
         return -1;
     }
+
+    rc = text ? cgroup_file_put(fd, text) : 0;
+
+    if (rc == 0 && seen) {
+        rc = cgroup_file_get(fd, seen, cap);
+    }
+
+    err = errno;
+    (void) close(fd);
+    errno = err;
+
+    return rc;
+}
+
+
+static int
+cgroup_file_put(int fd, const char *text)
+{
+    size_t   n;
+    ssize_t  rc;
 
     n = strlen(text);
 
@@ -225,37 +271,31 @@ cgroup_file_write(int dir, const char *file, const char *text)
         rc = write(fd, text, n);
     } while (rc == -1 && errno == EINTR);
 
-    err = rc == -1 ? errno : EIO;
-    (void) close(fd);
-    errno = err;
+    if (rc >= 0 && rc != (ssize_t) n) {
+        errno = EIO;
+    }
 
     return rc == (ssize_t) n ? 0 : -1;
 }
 
 
-int
-cgroup_file_read(int dir, const char *file, char *text, size_t cap)
+/* The kernel gives whole lines: one short of the room is the last. */
+
+static int
+cgroup_file_get(int fd, char *text, size_t cap)
 {
-    int      fd, err;
     size_t   len;
     ssize_t  n;
-
-    fd = openat(dir, file, O_RDONLY|O_CLOEXEC);
-
-    if (fd == -1) {
-        return -1;
-    }
 
     len = 0;
 
     do {
-        n = read(fd, text + len, cap - 1 - len);
+        n = pread(fd, text + len, cap - 1 - len, (off_t) len);
         len += n > 0 ? (size_t) n : 0;
-    } while ((n == -1 && errno == EINTR) || (n > 0 && len < cap - 1));
+    } while ((n == -1 && errno == EINTR)
+             || (n > 0 && len < cap - 1
+                 && (len >= FILE_SMALL || text[len - 1] != '\n')));
 
-    err = errno;
-    (void) close(fd);
-    errno = err;
     text[len] = '\0';
 
     return n == -1 ? -1 : 0;
@@ -278,7 +318,7 @@ cgroup_file_value(int dir, const char *file, const char *key,
 
 void
 cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
-    size_t n, cgroup_usage_t *usage)
+    size_t n, bool is_gone, cgroup_usage_t *usage)
 {
     size_t                   i;
     uint64_t                 value;
@@ -287,7 +327,9 @@ cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
     for (i = 0; i < n; i++) {
         c = &counters[i];
 
-        if (cgroup_file_value(dirs[c->dir], c->file, c->key, &value) != 0) {
+        if ((c->is_now && is_gone)
+            || cgroup_file_value(dirs[c->dir], c->file, c->key, &value) != 0)
+        {
             continue;
         }
 

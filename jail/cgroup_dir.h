@@ -23,6 +23,7 @@ typedef struct {
     const char  *key;                   /* as in cgroup_text_value() */
     uint64_t     factor;
     uint64_t     overhead;              /* subtracted, it is not the task's */
+    bool         is_now;                /* not a sum, nor a peak */
     size_t       member;                /* USAGE(member) */
 } cgroup_counter_t;
 
@@ -54,6 +55,10 @@ int cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max));
 /* 0 or -1 with errno. */
 int cgroup_file_write(int dir, const char *file, const char *text);
 
+/* Writes, and reads what the kernel then has: as cgroup_file_read(). */
+int cgroup_file_set(int dir, const char *file, const char *text, char *seen,
+    size_t cap);
+
 /* The text, at most cap - 1 bytes of it and a NUL; -1 with errno. */
 int cgroup_file_read(int dir, const char *file, char *text, size_t cap);
 
@@ -63,10 +68,11 @@ int cgroup_file_value(int dir, const char *file, const char *key,
 
 /*
  * Reads the counters; one that the kernel lacks is left as it is.  A peak is
- * at least the largest value that was ever read here.
+ * at least the largest value that was ever read here.  Of a box that is gone,
+ * what it has now is not read.
  */
 void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
-    size_t n, cgroup_usage_t *usage);
+    size_t n, bool is_gone, cgroup_usage_t *usage);
 
 /* Closes those that are not -1 and makes them so. */
 void cgroup_close(int *fds, unsigned n);

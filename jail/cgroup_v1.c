@@ -24,10 +24,11 @@
 #include <unistd.h>
 
 #include "cgroup_dir.h"
+#include "cgroup_text.h"
 
 
 #define V1_TREE         "agent-jail"
-#define V1_CPU_PERIOD   100000ULL       /* us, the kernel's default */
+#define V1_CPU_PERIOD   100000ULL       /* us, what every group begins with */
 #define V1_CPU_SHARES   1024ULL         /* likewise */
 #define V1_SOCKETS_SHARE  8             /* of the memory: the eighth part */
 
@@ -54,7 +55,6 @@ typedef struct {
     uint64_t     divisor;
     uint64_t     extra;
     bool         optional;              /* the file need not exist */
-    bool         verify;                /* read back and compare */
 } v1_limit_t;
 
 
@@ -76,35 +76,31 @@ static const char *const  v1_controllers[V1_COUNT] = {
  */
 
 static const v1_limit_t  v1_limits[] = {
-    { V1_PIDS, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD,
-      false, true },
-    { V1_MEMORY, "memory.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0,
-      false, true },
-    { V1_MEMORY, "memory.memsw.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0,
-      true, true },
+    { V1_PIDS, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD, false },
+    { V1_MEMORY, "memory.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, false },
+    { V1_MEMORY, "memory.memsw.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, true },
     { V1_MEMORY, "memory.kmem.tcp.limit_in_bytes", LIMIT_MEMORY, 1,
-      V1_SOCKETS_SHARE, 0, false, true },
-    { V1_CPU, "cpu.cfs_period_us", LIMIT_CPU, 0, 1, V1_CPU_PERIOD,
-      false, false },
-    { V1_CPU, "cpu.cfs_quota_us", LIMIT_CPU, V1_CPU_PERIOD, 1000, 0,
-      false, true },
+      V1_SOCKETS_SHARE, 0, false },
+    { V1_CPU, "cpu.cfs_quota_us", LIMIT_CPU, V1_CPU_PERIOD, 1000, 0, false },
 };
 
 
 static const cgroup_counter_t  v1_counters[] = {
-    { V1_CPUACCT, "cpuacct.usage", NULL, 1, 0, USAGE(cpu_ns) },
-    { V1_MEMORY, "memory.usage_in_bytes", NULL, 1, 0, USAGE(memory) },
-    { V1_MEMORY, "memory.max_usage_in_bytes", NULL, 1, 0,
+    { V1_CPUACCT, "cpuacct.usage", NULL, 1, 0, false, USAGE(cpu_ns) },
+    { V1_MEMORY, "memory.usage_in_bytes", NULL, 1, 0, true, USAGE(memory) },
+    { V1_MEMORY, "memory.max_usage_in_bytes", NULL, 1, 0, false,
       USAGE(memory_peak) },
-    { V1_MEMORY, "memory.kmem.tcp.usage_in_bytes", NULL, 1, 0,
+    { V1_MEMORY, "memory.kmem.tcp.usage_in_bytes", NULL, 1, 0, true,
       USAGE(sockets) },
-    { V1_MEMORY, "memory.oom_control", "oom_kill", 1, 0, USAGE(oom_kills) },
-    { V1_PIDS, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, USAGE(pids) },
+    { V1_MEMORY, "memory.oom_control", "oom_kill", 1, 0, false,
+      USAGE(oom_kills) },
+    { V1_PIDS, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, true,
+      USAGE(pids) },
 
     /* since Linux 6.1 */
-    { V1_PIDS, "pids.peak", NULL, 1, CGROUP_PIDS_OVERHEAD,
+    { V1_PIDS, "pids.peak", NULL, 1, CGROUP_PIDS_OVERHEAD, false,
       USAGE(pids_peak) },
-    { V1_PIDS, "pids.events", "max", 1, 0, USAGE(pids_refused) },
+    { V1_PIDS, "pids.events", "max", 1, 0, false, USAGE(pids_refused) },
 };
 
 
@@ -112,7 +108,7 @@ static cgroup_offer_t v1_offers(void);
 static int v1_claim(cgroup_t *cg, fault_t *fault);
 static int v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
-static void v1_usage(cgroup_t *cg, cgroup_usage_t *usage);
+static void v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 static void v1_kill(cgroup_t *cg);
 static void v1_remove(cgroup_t *cg);
 static int v1_sweep(uid_t uid, unsigned max);
@@ -230,10 +226,11 @@ v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 
 
 static void
-v1_usage(cgroup_t *cg, cgroup_usage_t *usage)
+v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
 {
     cgroup_usage_read(cg->dirs, v1_counters,
-                      sizeof(v1_counters) / sizeof(v1_counters[0]), usage);
+                      sizeof(v1_counters) / sizeof(v1_counters[0]), is_gone,
+                      usage);
 }
 
 
@@ -343,12 +340,16 @@ v1_locate(int controller, char *path, size_t cap)
     char           *mount;
     struct statfs   sfs;
 
+    static bool     is_usual[V1_COUNT];
+
     (void) snprintf(path, cap, "/sys/fs/cgroup/%s",
                     v1_controllers[controller]);
 
-    if (statfs(path, &sfs) == 0
-        && (unsigned long) sfs.f_type == CGROUP_SUPER_MAGIC)
+    if (is_usual[controller]
+        || (statfs(path, &sfs) == 0
+            && (unsigned long) sfs.f_type == CGROUP_SUPER_MAGIC))
     {
+        is_usual[controller] = true;
         return 0;
     }
 
@@ -514,14 +515,14 @@ v1_remove_slot(int parents[V1_COUNT], const char *name, unsigned tries)
 static int
 v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
 {
-    char      text[24];
-    uint64_t  value, seen;
+    char      text[24], seen[24];
+    uint64_t  value, held;
 
     value = limit * l->factor / l->divisor + l->extra;
 
     (void) sprintf(text, "%" PRIu64, value);
 
-    if (cgroup_file_write(dir, l->file, text) != 0) {
+    if (cgroup_file_set(dir, l->file, text, seen, sizeof(seen)) != 0) {
 
         if (l->optional && errno == ENOENT) {
             return 0;
@@ -532,14 +533,10 @@ v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
                          l->file);
     }
 
-    if (!l->verify) {
-        return 0;
-    }
-
     /* memory is kept in whole pages, rounded down */
 
-    if (cgroup_file_value(dir, l->file, NULL, &seen) != 0
-        || (seen != value && seen != (value & ~(uint64_t) 4095)))
+    if (cgroup_text_value(seen, NULL, &held) != 0
+        || (held != value && held != (value & ~(uint64_t) 4095)))
     {
         return fault_set(fault, STAGE_CGROUP, 0,
                          "%s does not hold the %" PRIu64 " that was written "

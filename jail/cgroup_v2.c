@@ -54,24 +54,24 @@ static const v2_limit_t  v2_limits[] = {
 
 
 static const cgroup_counter_t  v2_counters[] = {
-    { 0, "cpu.stat", "usage_usec", 1000, 0, USAGE(cpu_ns) },
-    { 0, "memory.current", NULL, 1, 0, USAGE(memory) },
+    { 0, "cpu.stat", "usage_usec", 1000, 0, false, USAGE(cpu_ns) },
+    { 0, "memory.current", NULL, 1, 0, true, USAGE(memory) },
 
     /* since Linux 5.19; before, the largest value seen is the peak */
-    { 0, "memory.peak", NULL, 1, 0, USAGE(memory_peak) },
-    { 0, "memory.events", "oom_kill", 1, 0, USAGE(oom_kills) },
-    { 0, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, USAGE(pids) },
+    { 0, "memory.peak", NULL, 1, 0, false, USAGE(memory_peak) },
+    { 0, "memory.events", "oom_kill", 1, 0, false, USAGE(oom_kills) },
+    { 0, "pids.current", NULL, 1, CGROUP_PIDS_OVERHEAD, true, USAGE(pids) },
 
     /* since Linux 6.1 */
-    { 0, "pids.peak", NULL, 1, CGROUP_PIDS_OVERHEAD, USAGE(pids_peak) },
-    { 0, "pids.events", "max", 1, 0, USAGE(pids_refused) },
+    { 0, "pids.peak", NULL, 1, CGROUP_PIDS_OVERHEAD, false, USAGE(pids_peak) },
+    { 0, "pids.events", "max", 1, 0, false, USAGE(pids_refused) },
 };
 
 
 static int v2_claim(cgroup_t *cg, fault_t *fault);
 static int v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
-static void v2_usage(cgroup_t *cg, cgroup_usage_t *usage);
+static void v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 static void v2_kill(cgroup_t *cg);
 static void v2_remove(cgroup_t *cg);
 static int v2_sweep(uid_t uid, unsigned max);
@@ -160,7 +160,7 @@ v2_set(int dir, const v2_limit_t *l, uint64_t limit, fault_t *fault)
 
     (void) snprintf(text, sizeof(text), "%" PRIu64 "%s", value, l->rest);
 
-    if (cgroup_file_write(dir, l->file, text) != 0) {
+    if (cgroup_file_set(dir, l->file, text, seen, sizeof(seen)) != 0) {
 
         /* not there in a kernel without swap, or told not to count it */
 
@@ -179,11 +179,6 @@ v2_set(int dir, const v2_limit_t *l, uint64_t limit, fault_t *fault)
 
         return fault_set(fault, STAGE_CGROUP, errno,
                          "%s could not be written to %s", text, l->file);
-    }
-
-    if (cgroup_file_read(dir, l->file, seen, sizeof(seen)) != 0) {
-        return fault_set(fault, STAGE_CGROUP, errno, "%s cannot be read",
-                         l->file);
     }
 
     seen[strcspn(seen, "\n")] = '\0';
@@ -223,10 +218,11 @@ v2_has_swap(void)
 
 
 static void
-v2_usage(cgroup_t *cg, cgroup_usage_t *usage)
+v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
 {
     cgroup_usage_read(cg->dirs, v2_counters,
-                      sizeof(v2_counters) / sizeof(v2_counters[0]), usage);
+                      sizeof(v2_counters) / sizeof(v2_counters[0]), is_gone,
+                      usage);
 }
 
 

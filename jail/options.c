@@ -107,7 +107,6 @@ options_parse(options_t *options, int argc, char **argv, fault_t *fault)
     int       i;
     uint64_t  seen;
 
-    *options = (options_t) { 0 };
     seen = 0;
 
     for (i = 0; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
@@ -170,7 +169,6 @@ options_parse_policy(options_t *options, int argc, char **argv,
     int       i;
     uint64_t  seen;
 
-    *options = (options_t) { 0 };
     seen = 0;
 
     for (i = 0; i < argc; i++) {

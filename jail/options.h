@@ -58,7 +58,8 @@ typedef struct {
 
 
 /*
- * Parses what follows the word "run" (with command) or "policy" (without).
+ * Parses what follows the word "run" (with command) or "policy" (without)
+ * into options that are all zero.
  * environ is asked for AGENT_BROKER_CONTROL only.  0, or -1 with the fault
  * set: exit status 2.
  */

@@ -6,6 +6,7 @@
  */
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ int
 run(options_t *options, char *scrub, size_t scrub_len)
 {
     int           status;
+    size_t        seed;
     unsigned      i;
     static run_t  r;
 
@@ -59,6 +61,12 @@ run(options_t *options, char *scrub, size_t scrub_len)
         run_cgroup, run_program, run_signals,
         run_box
     };
+
+    /* or the library would open a device for its own */
+
+    if (getrandom(&seed, sizeof(seed), 0) == (ssize_t) sizeof(seed)) {
+        json_object_seed(seed);
+    }
 
     r.options = options;
     r.spec.scrub = scrub;
@@ -471,7 +479,7 @@ run_box(run_t *r)
         if (rc != 0) {
             supervise_kill(s, REASON_SETUP);
 
-        } else {
+        } else if (cgroup_has_neighbours(&r->cgroup)) {
             /* while the child is busy; what it finds is not of this task */
             (void) r->cgroup.ops->sweep(geteuid(), RUN_SWEEP_MAX);
         }
