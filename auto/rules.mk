@@ -272,7 +272,12 @@ $(O)/bench_tls: scripts/bench_tls.c Makefile auto/rules.mk
 	$(say) CC $@
 	$(Q)$(CC) $(CFLAGS_ALL) -pie -o $@ $< $(LDFLAGS_ALL) -lssl -lcrypto
 
-bench: all $(O)/bench_spawn $(O)/bench_tls
+$(O)/bench_least: scripts/bench_least.c Makefile auto/rules.mk
+	@mkdir -p $(@D)
+	$(say) CC $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(LINK_JAIL) -o $@ $< $(LDFLAGS_ALL)
+
+bench: all $(O)/bench_spawn $(O)/bench_least $(O)/bench_tls
 	scripts/bench
 
 SOAK ?= 10000
