@@ -118,8 +118,8 @@ typedef struct {
 typedef enum {
     REPORT_FAULT = 1,                   /* a step failed: stage, err, detail */
     REPORT_DOORS,                       /* with the doors' sockets */
-    REPORT_READY,                       /* with the writable mounts */
-    REPORT_EXEC                         /* what follows is execve */
+    REPORT_EXEC                         /* what follows is execve; with the
+                                           writable mounts */
 } report_kind_t;
 
 

@@ -166,6 +166,10 @@ setup_run(const box_spec_t *spec)
     (void) close(spec->out);
     (void) close(spec->err);
 
+    while (s.ndisks > 0) {
+        (void) close(s.disks[--s.ndisks]);
+    }
+
     if (spec->has_stdin) {
         (void) close(spec->in);
     }
@@ -492,34 +496,9 @@ setup_privileges(setup_t *s)
 }
 
 
-/*
- * The launcher gets the writable mounts, to read what is used of them when
- * the box is gone, and answers when the broker serves the doors.
- */
-
 static int
 setup_ready(setup_t *s)
 {
-    struct rlimit  limit;
-
-    if (setup_report(s, REPORT_READY, STAGE_START, 0, s->disks, s->ndisks)
-        != 0)
-    {
-        return setup_detail(s, "the launcher is gone");
-    }
-
-    while (s->ndisks > 0) {
-        (void) close(s->disks[--s->ndisks]);
-    }
-
-    /* not before: the set-up needs more of them than some tasks may have */
-
-    limit = (struct rlimit) { s->spec->open_files, s->spec->open_files };
-
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return setup_detail(s, "the limit of open files cannot be set");
-    }
-
     if (setup_wait(s, SYNC_GO) != 0) {
         return setup_detail(s, "the launcher did not start the task");
     }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ setup_main(setup_t *s)
 {
     int               sig, fd, null, err;
     sigset_t          set;
+    struct rlimit     files;
     struct sigaction  sa;
 
     (void) memset(&sa, 0, sizeof(sa));
@@ -62,9 +64,25 @@ setup_main(setup_t *s)
         _exit(1);
     }
 
-    /* nothing runs of which the launcher would say that it did not */
+    /* not before: the set-up needs more of them than some tasks may have */
 
-    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, NULL, 0) != 0) {
+    files = (struct rlimit) { s->spec->open_files, s->spec->open_files };
+
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
+        (void) setup_detail(s, "the limit of open files cannot be set");
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    /*
+     * Nothing runs of which the launcher would say that it did not.  It gets
+     * the writable mounts, to read what is used of them, also when the box is
+     * gone.
+     */
+
+    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, s->disks, s->ndisks)
+        != 0)
+    {
         (void) setup_detail(s, "the launcher cannot be told of the start");
         (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);

@@ -303,13 +303,10 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
 
         break;
 
-    case REPORT_READY:
-        s->ndisks = nfds < BOX_DISKS_MAX ? nfds : BOX_DISKS_MAX;
-        (void) memcpy(s->disks, fds, s->ndisks * sizeof(int));
-        break;
-
     case REPORT_EXEC:
         s->is_executing = true;
+        s->ndisks = nfds < BOX_DISKS_MAX ? nfds : BOX_DISKS_MAX;
+        (void) memcpy(s->disks, fds, s->ndisks * sizeof(int));
         break;
 
     case REPORT_FAULT:
@@ -352,8 +349,9 @@ supervise_lifeline(supervise_t *s, int64_t now)
         /* pid 1 ends by itself now; the rest is not to take its time */
 
         supervise_kill(s, REASON_OK);
-        return;
     }
+
+    /* nothing follows its one message */
 
     (void) close(s->box->lifeline);
     s->box->lifeline = -1;
