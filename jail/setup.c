@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "setup.h"
 
 
@@ -209,16 +210,16 @@ setup_tie(setup_t *s)
 
 
 /*
- * Whatever the caller had open is closed, without asking /proc what it is.
- * The launcher's argv and environment hold the caller's secrets, and every
- * process of the box may read /proc/1/cmdline: both are wiped.
+ * Whatever the caller had open is closed.  The launcher's argv and environment
+ * hold the caller's secrets, and every process of the box may read
+ * /proc/1/cmdline: both are wiped.
  */
 
 static int
 setup_descriptors(setup_t *s)
 {
-    int                keep[SETUP_FDS_MAX], fd;
-    unsigned           i, j, n, from;
+    int                keep[SETUP_FDS_MAX];
+    unsigned           i, n;
     const box_spec_t  *spec;
 
     spec = s->spec;
@@ -241,28 +242,8 @@ setup_descriptors(setup_t *s)
         keep[n++] = spec->workspace->content;
     }
 
-    for (i = 1; i < n; i++) {
-        fd = keep[i];
-
-        for (j = i; j > 0 && keep[j - 1] > fd; j--) {
-            keep[j] = keep[j - 1];
-        }
-
-        keep[j] = fd;
-    }
-
-    from = 0;
-
-    for (i = 0; i <= n; i++) {
-
-        if ((i == n || (unsigned) keep[i] > from)
-            && syscall(SYS_close_range, from,
-                       i == n ? ~0u : (unsigned) keep[i] - 1, 0) != 0)
-        {
-            return setup_detail(s, "descriptors cannot be closed");
-        }
-
-        from = i == n ? 0 : (unsigned) keep[i] + 1;
+    if (descriptors_close_but(keep, n) != 0) {
+        return setup_detail(s, "descriptors cannot be closed");
     }
 
     explicit_bzero(spec->scrub, spec->scrub_len);
