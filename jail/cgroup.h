@@ -89,10 +89,11 @@ struct cgroup_ops_s {
     void       (*usage)(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 
     /*
-     * When pid 1 of the box is killed: kills all that is in the group, if
-     * the version can, and lets it die as fast as the machine can.
+     * When pid 1 of the box is killed, and not reaped: kills all that is in
+     * the group, if the version can, and lets it die as fast as the machine
+     * can.
      */
-    void       (*kill)(cgroup_t *cg);
+    void       (*kill)(cgroup_t *cg, pid_t init);
 
     /* To be called when every process of the box is reaped. */
     void       (*remove)(cgroup_t *cg);

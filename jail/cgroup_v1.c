@@ -31,6 +31,7 @@
 #define V1_CPU_PERIOD   100000ULL       /* us, what every group begins with */
 #define V1_CPU_SHARES   1024ULL         /* likewise */
 #define V1_SOCKETS_SHARE  8             /* of the memory: the eighth part */
+#define V1_CROWD        16              /* processes that let pid 1 wait */
 
 /* rmdir is refused for a moment after the last process is reaped */
 #define V1_RMDIR_TRIES  200             /* ms */
@@ -109,7 +110,7 @@ static int v1_claim(cgroup_t *cg, fault_t *fault);
 static int v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
-static void v1_kill(cgroup_t *cg);
+static void v1_kill(cgroup_t *cg, pid_t init);
 static void v1_remove(cgroup_t *cg);
 static int v1_sweep(uid_t uid, unsigned max);
 static int v1_sweep_all(void);
@@ -237,13 +238,30 @@ v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
 /*
  * To die takes time of a processor, which is charged to the group: hundreds
  * of processes with a small share would die for many seconds.
+ *
+ * The kernel ends them by pid 1, which has to run for it, and waits for its
+ * turn among them: a second among 256 that are busy.  So it goes to the
+ * directory above, where it is the only one.  That waits for an RCU grace
+ * period: it is done for a crowd only.
  */
 
 static void
-v1_kill(cgroup_t *cg)
+v1_kill(cgroup_t *cg, pid_t init)
 {
-    if (cg->dirs[V1_CPU] != -1) {
-        (void) cgroup_file_write(cg->dirs[V1_CPU], "cpu.cfs_quota_us", "-1");
+    char      text[24];
+    uint64_t  pids;
+
+    if (cg->dirs[V1_CPU] == -1) {
+        return;
+    }
+
+    (void) cgroup_file_write(cg->dirs[V1_CPU], "cpu.cfs_quota_us", "-1");
+
+    if (cgroup_file_value(cg->dirs[V1_PIDS], "pids.current", NULL, &pids) == 0
+        && pids > V1_CROWD)
+    {
+        (void) sprintf(text, "%d", (int) init);
+        (void) cgroup_file_write(cg->parents[V1_CPU], "tasks", text);
     }
 }
 

@@ -72,7 +72,7 @@ static int v2_claim(cgroup_t *cg, fault_t *fault);
 static int v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static void v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
-static void v2_kill(cgroup_t *cg);
+static void v2_kill(cgroup_t *cg, pid_t init);
 static void v2_remove(cgroup_t *cg);
 static int v2_sweep(uid_t uid, unsigned max);
 static int v2_sweep_all(void);
@@ -233,8 +233,10 @@ v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
  */
 
 static void
-v2_kill(cgroup_t *cg)
+v2_kill(cgroup_t *cg, pid_t init)
 {
+    (void) init;
+
     if (cg->dirs[0] != -1) {
         (void) cgroup_file_write(cg->dirs[0], "cgroup.kill", "1");
         (void) cgroup_file_write(cg->dirs[0], "cpu.max", "max");

@@ -184,7 +184,7 @@ supervise_kill(supervise_t *s, reason_t cause)
         s->is_killed = true;
         s->deadline = clock_ms() + SUPERVISE_KILL_WAIT;
         box_kill(s->box);
-        s->cgroup->ops->kill(s->cgroup);
+        s->cgroup->ops->kill(s->cgroup, s->box->pid);
     }
 }
 
