@@ -153,6 +153,12 @@ static const advice_row_t  advice_rows[] = {
       "raise the hard limit of the caller (ulimit -H), or lower the policy's "
       "value" },
 
+    { STAGE_TIE, EAGAIN, "guard", NULL,
+      "end some processes of this user, or raise its limit of processes" },
+    { STAGE_TIE, 0, "guard", NULL,
+      "raise \"cpu\" or lower \"pids\" in the policy: with a processor for "
+      "each 256 processes a box needs no guard" },
+
     { STAGE_DESCRIPTORS, 0, NULL, host_is_filtered,
       "a container's filter refuses close_range: docker run --security-opt "
       "seccomp=unconfined, or allow close_range in its profile" },

@@ -490,21 +490,26 @@ box_go(box_t *box, fault_t *fault)
 /* By pidfd: a number may be another's by now. */
 
 void
-box_kill(box_t *box)
+child_kill(int pidfd, pid_t pid)
 {
-    if (box->pidfd == -1) {
-        return;
-    }
-
     /*
      * An old container's filter refuses the call; until it is waited for, the
      * number of our own child is nobody else's.
      */
 
-    if (syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0) == -1
+    if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) == -1
         && errno != ESRCH)
     {
-        (void) kill(box->pid, SIGKILL);
+        (void) kill(pid, SIGKILL);
+    }
+}
+
+
+void
+box_kill(box_t *box)
+{
+    if (box->pidfd != -1) {
+        child_kill(box->pidfd, box->pid);
     }
 }
 

@@ -181,6 +181,10 @@ int box_admit(box_t *box, const box_spec_t *spec,
 int box_go(box_t *box, fault_t *fault);
 
 void box_kill(box_t *box);
+
+/* Of the launcher's own children only, before they are waited for. */
+void child_kill(int pidfd, pid_t pid);
+
 void box_close(box_t *box);
 
 

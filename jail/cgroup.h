@@ -7,9 +7,10 @@
  * Where: v1 <controller>/agent-jail/<uid of the launcher>/<slot>, v2 as
  * cgroup_place.c says.  The directory is at the same time the claim on the
  * slot, a number below CGROUP_SLOTS that no other live box below the same
- * directory has, and is locked (flock) by its launcher for as long as that
- * lives.  So a directory whose lock is free belongs to
- * nobody, whatever pid namespace its launcher lived in, and may be swept.
+ * directory has, and is locked (flock) by its launcher, and by its guard if it
+ * has one, for as long as they live.  So a directory whose lock is free
+ * belongs to nobody, whatever pid namespace its launcher lived in, and may be
+ * swept.
  */
 
 #ifndef JAIL_CGROUP_H

@@ -466,6 +466,12 @@ run_box(run_t *r)
         rc = -1;
     }
 
+    /* while the child is being set up, and before it has anything to run */
+
+    if (rc == 0 && guard_is_needed(r->result.limits)) {
+        rc = guard_start(&r->guard, &r->box, &r->cgroup, &late);
+    }
+
     /* the child has its own descriptor, and the memory is to be the box's */
 
     if (r->workspace.before.content != -1) {
@@ -584,6 +590,8 @@ run_close(run_t *r)
     while (r->supervise.ndisks > 0) {
         (void) close(r->supervise.disks[--r->supervise.ndisks]);
     }
+
+    guard_end(&r->guard);
 
     if (r->cgroup.ops) {
         r->cgroup.ops->remove(&r->cgroup);

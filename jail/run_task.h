@@ -9,6 +9,7 @@
 #include "broker.h"
 #include "cgroup.h"
 #include "collect.h"
+#include "guard.h"
 #include "options.h"
 #include "result.h"
 #include "supervise.h"
@@ -22,6 +23,7 @@ typedef struct {
     box_t           box;
     broker_t        broker;
     cgroup_t        cgroup;
+    guard_t         guard;
     result_t        result;
     supervise_t     supervise;
     task_file_t     files[OPTIONS_IN_MAX + 1];

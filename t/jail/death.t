@@ -13,6 +13,7 @@
 use v5.36;
 
 use FindBin;
+use IO::Select;
 use IPC::Open2 qw(open2);
 use JSON::PP ();
 use lib $FindBin::Bin;
@@ -64,12 +65,45 @@ sub left ($before) {
 # pid 1 of a box whose program runs, and which is about nothing else by now
 sub running ($p) {
     wait_for('the program', sub {
-        my @all = alive($p);
-        open my $f, '<', '/proc/' . ($all[1] // 0) . '/comm' or return;
+        my ($main) = children((alive($p))[0] // 0);
+        open my $f, '<', '/proc/' . ($main // 0) . '/comm' or return;
         return <$f> eq "sleep\n";
     });
     sleep 0.1;
     return (alive($p))[0];
+}
+
+# The guards of a box: the launcher's other children.
+sub guards ($p) {
+    return grep {
+        open my $f, '<', "/proc/$_/comm";
+        $f && (readline($f) // '') eq "jail-guard\n";
+    } children($p->{pid});
+}
+
+sub is_gone ($pid) {
+    open my $f, '<', "/proc/$pid/stat" or return 1;
+    return <$f> =~ /\) Z/;
+}
+
+# The group of the box with this pid 1, by which its processes are counted and
+# its share of the processors is set.
+sub group ($init) {
+    local (@ARGV) = "/proc/$init/cgroup";
+    my ($v2, $path) = map { /:(pids|):(.*agent-jail.*|.*box-\d+)$/
+                            ? ($1 eq '', $2) : () } <>;
+    return $v2 ? { procs => "/sys/fs/cgroup$path/cgroup.procs",
+                   quota => "/sys/fs/cgroup$path/cpu.max",
+                   least => '1000 100000' }
+               : { procs => "/sys/fs/cgroup/pids$path/cgroup.procs",
+                   quota => "/sys/fs/cgroup/cpu$path/cpu.cfs_quota_us",
+                   least => 1000 };
+}
+
+sub procs ($group) {
+    open my $f, '<', $group->{procs} or return 0;
+    my $n = () = <$f>;
+    return $n;
 }
 
 # How a task dies, or does not want to.  Each has what `jail` is given, the
@@ -142,18 +176,103 @@ for my $user (ways()) {
     ok(wait_for('its end', sub { !leftovers() }, 1),
        "A-083 nor does a stopped init outlive its launcher ($way)");
 
-    # a bomb with a small share dies slowly without its launcher, unless
-    # somebody starts a box
+    # A bomb with a small share dies slowly without its launcher; here it has
+    # the smallest.
 
-    $p = spawn(['run', '--offline', '--cpu', '0.05', '--pids', '128', '--',
-                'sh', '-c', $bomb], user => $user);
-    wait_for('the bomb', sub { alive($p) > 120 });
-    cmp_ok(scalar(alive($p)), '>', 120, "control: there is a bomb ($way)");
-    kill KILL => $p->{pid};
-    finish($p);
-    box('true', user => $user);
-    ok(wait_for('its end', sub { !leftovers() }, 3),
-       'A-113 the next start lets an orphaned bomb die at once');
+    my $bombed = sub {
+        my $p = spawn(['run', '--offline', '--cpu', '0.05', '--pids', '128',
+                       '--', 'sh', '-c', $bomb], user => $user,
+                      before => sub { POSIX::setpgid(0, 0) });
+        wait_for('the bomb', sub { alive($p) > 120 });
+        cmp_ok(scalar(alive($p)), '>', 120,
+               "control: there is a bomb ($way)");
+        my $group = group((alive($p))[0]);
+        open my $f, '>', $group->{quota} or die "$group->{quota}: $!";
+        syswrite $f, $group->{least} or die "$group->{quota}: $!";
+        my @guards = guards($p);
+        is(scalar @guards, 1, 'and a guard of it');
+        return ($p, $group, $guards[0] // 'none');
+    };
+
+    {
+        my ($p, $group, $guard) = $bombed->();
+        my @signals = qw(TERM INT HUP QUIT ALRM PIPE USR1);
+        kill $_ => $guard for $guard eq 'none' ? () : @signals;
+
+        my $start = time;
+        kill KILL => -$p->{pid};        # all of the launcher's process group
+        finish($p);
+        ok(wait_for('its end', sub { !procs($group) }),
+           "A-083 it ends with its launcher's process group ($way)");
+        note sprintf 'the last process was gone after %d ms',
+            1000 * (time - $start);
+        ok(wait_for('the end of the guard', sub { is_gone($guard) }),
+           'and its guard, which nothing else had ended');
+        is(left(\%before) =~ s{\S+/agent-jail/\S+}{}gr =~ s/\s//gr, '',
+           'and nothing is left but a group');
+    }
+
+    # what waits for the end of the launcher does not wait for the guard
+
+    SKIP: {
+        my ($p, $group, $guard) = $bombed->();
+        if ($guard eq 'none') {
+            kill KILL => $p->{pid};
+            finish($p);
+            skip 'no guard', 5;
+        }
+        my @fds = map { readlink } glob "/proc/$guard/fd/*";
+        is(join(' ', grep { !m{^/sys/fs/cgroup/|^socket:|pidfd} } @fds), '',
+           "a guard holds its group, the box's pidfd and a cord ($way)");
+        is(scalar(grep { /^socket:/ } @fds), 1, 'which is one socket')
+            or diag "@fds";
+        kill STOP => $guard;
+        kill KILL => $p->{pid};
+        my $ends = grep {
+            IO::Select->new($_)->can_read(10) && !sysread $_, my $text, 1
+        } $p->{out}, $p->{err};
+        is($ends, 2, 'the streams end with the launcher');
+        cmp_ok(procs($group), '>', 60, 'control: the bomb is still there');
+        kill CONT => $guard;
+        waitpid $p->{pid}, 0;
+        ok(wait_for('its end', sub { !procs($group) }),
+           'until the guard comes to it');
+    }
+
+    # Without it, too, one only has to start a box
+
+    {
+        my ($p, $group, $guard) = $bombed->();
+        kill KILL => $guard eq 'none' ? () : $guard, $p->{pid};
+        finish($p);
+        cmp_ok(procs($group), '>', 60, 'control: without both it dies slowly');
+        box('true', user => $user);
+        ok(wait_for('its end', sub { !procs($group) }),
+           'A-113 the next start lets an orphaned bomb die at once');
+    }
+
+    # a guard is where one is needed, and changes nothing
+
+    for my $e (['1', '256', 0], ['0.99', '16', 1]) {
+        my ($cpu, $pids, $n) = @$e;
+        my $p = spawn(['run', '--offline', '--cpu', $cpu, '--pids', $pids,
+                       '--', 'sleep', '0.5'], user => $user);
+        running($p);
+        my @guards = guards($p);
+        is(scalar @guards, $n, "$n guards with --cpu $cpu --pids $pids");
+        is(finish($p)->{json}{reason}, 'ok', 'and a result');
+        is(scalar(grep { -e "/proc/$_" } @guards), 0,
+           'the guard is gone before the launcher') if $n;
+    }
+
+    {
+        my $p = spawn(['run', '--offline', '--cpu', '0.4', '--', 'sh', '-c',
+                       'sleep 0.5; echo done'], user => $user);
+        my $guard = wait_for('the guard', sub { (guards($p))[0] });
+        kill KILL => $guard if $guard;
+        is(finish($p)->{json}{stdout}, "done\n",
+           "the death of a guard changes no result ($way)");
+    }
 
     ok(swept($user), "A-113 what killed launchers left is swept ($way)");
 
@@ -204,9 +323,9 @@ SKIP: {
 
     # What is done with the call, and what may come of it
     #   main_only: libc's own start fails in its own words
-    my $walk = sub ($user, $way, $what, $process, $n, $first) {
+    my $walk = sub ($user, $way, $what, $process, $n, $first, @run) {
         my ($events, $r) = $stepped->($user,
-            ['--process', $process, '--at', $n, @$what]);
+            ['--process', $process, '--at', $n, @$what], @run);
         my ($hit) = map { /^hit (.*)/ } @$events;
         my ($last) = map { /^last (\d+)/ } @$events;
         return if !defined $hit;                # another machine's timing
@@ -297,6 +416,48 @@ SKIP: {
                     $bad += $b // 0;
                 }
                 is($bad, 0, "A-098 A-129 $way: @$what, process $p, $n calls");
+                cmp_ok($n, '>', 3, 'were tried');
+            }
+        }
+
+        # the same, of a box that has a guard: it is made after pid 1
+
+        my @guarded = ('run', '--offline', '--cpu', '0.4', '--', '/bin/echo',
+                       'ran');
+        my ($guarded, $with) = $stepped->($user, ['--list'], @guarded);
+        is($with->{json}{stdout}, "ran\n", 'control: it runs with a guard');
+        my ($fork) = map { /^call 0 (\d+) v?(?:fork|clone)$/ ? $1 : () }
+                     @$guarded;
+        my ($begin) = map { /^call 0 (\d+) socketpair$/ ? $1 : () }
+                      reverse @$guarded;
+        my ($end0) = map { /^call 0 (\d+)/ ? $1 : () } reverse @$guarded;
+        my ($end2) = map { /^call 2 (\d+)/ ? $1 : () } reverse @$guarded;
+        cmp_ok($fork // 0, '>', $begin // 9999, 'whose fork is seen');
+
+        my (undef, $none) = $stepped->($user,
+            ['--process', 0, '--at', $fork, '--error', 'EAGAIN'], @guarded);
+        my $why = $none->{json}{error} // {};
+        is("$none->{status} $none->{json}{reason} $why->{stage} "
+           . "$why->{errno}", '125 setup tie EAGAIN',
+           "A-098 a box without the guard that it needs does not start ($way)")
+            or diag $none->{out};
+        like($why->{fix}, qr/limit of processes/, 'and what mends it is told');
+
+        for my $what (['--error', 'EIO'], ['--kill']) {
+            for my $e ([0, $begin, $end0 - 1, 12], [2, 1, $end2, 24]) {
+                my ($p, $from, $to, $max) = @$e;
+                my $every = $all ? 1 : int(($to - $from) / $max) + 1;
+                my ($bad, $n) = (0, 0);
+                for (my $i = $from + ($all ? 0 : $$ % $every); $i <= $to;
+                     $i += $every)
+                {
+                    my $b = $walk->($user, $way, $what, $p, $i, $first,
+                                    @guarded);
+                    $n++ if defined $b;
+                    $bad += $b // 0;
+                }
+                is($bad, 0, "A-098 A-129 $way: @$what, with a guard, "
+                            . "process $p, $n calls");
                 cmp_ok($n, '>', 3, 'were tried');
             }
         }
