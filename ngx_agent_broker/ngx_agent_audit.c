@@ -1,14 +1,23 @@
 /*
  * The audit file.  The master opens it (its own file, mode 0640) and the
- * workers inherit the descriptor, so they can append and nothing else.  One
- * write(2) a line, under one lock, so that lines of many workers never mix;
+ * workers inherit the descriptor, so they can append and nothing else.  Whole
+ * lines are written, under one lock, so that those of many workers never mix;
  * after a short write, or one whose worker was killed in it, the next line
  * begins on a new one.  A line that cannot be written is an error for the
  * caller: what it would have recorded does not happen.
+ *
+ * What has happened already, the end of a request, is only gathered: it goes
+ * out in one write(2) with the next line that somebody waits for, and at the
+ * latest at the end of this pass of the event loop.  So a worker that is
+ * killed takes with it at most the ends of one pass, and of no decision.
  */
 
 
 #include "ngx_agent_broker.h"
+
+
+#define NGX_AGENT_AUDIT_LINES  64           /* gathered */
+#define NGX_AGENT_AUDIT_BYTES  (8 * AUDIT_LINE_MAX)
 
 
 typedef struct {
@@ -16,21 +25,36 @@ typedef struct {
 } ngx_agent_audit_shared_t;
 
 
+typedef struct {
+    u_char        task[NGX_AGENT_ID_LEN];   /* zeros: of none */
+    size_t        end;                      /* in the text gathered */
+} ngx_agent_audit_line_t;
+
+
 static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_uint_t ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf,
     off_t size);
 static void ngx_agent_audit_close(void *data);
+static void ngx_agent_audit_add(audit_line_t *line, const u_char *task);
+static ngx_uint_t ngx_agent_audit_append(ngx_err_t *err);
+static void ngx_agent_audit_posted(ngx_event_t *ev);
 
 
 static ngx_slab_pool_t *ngx_agent_audit_pool;
 static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
 static ngx_uint_t       ngx_agent_audit_torn;    /* found when opened */
-static uint64_t         ngx_agent_audit_sequence;
+static uint64_t         ngx_agent_audit_sequence;    /* of the last written */
 static u_char           ngx_agent_audit_writer[32];
 static ngx_pid_t        ngx_agent_audit_pid;
 static uint64_t         ngx_agent_audit_lost;
 static time_t           ngx_agent_audit_said;
+
+static u_char                  ngx_agent_audit_text[NGX_AGENT_AUDIT_BYTES];
+static ngx_agent_audit_line_t  ngx_agent_audit_lines[NGX_AGENT_AUDIT_LINES];
+static ngx_uint_t              ngx_agent_audit_count;
+static size_t                  ngx_agent_audit_len;
+static ngx_event_t             ngx_agent_audit_event;
 
 
 ngx_int_t
@@ -205,6 +229,9 @@ ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 
     ngx_agent_audit_fd = amcf->audit_fd;
     ngx_agent_audit_pool = (ngx_slab_pool_t *) amcf->audit_zone->shm.addr;
+
+    ngx_agent_audit_event.handler = ngx_agent_audit_posted;
+    ngx_agent_audit_event.log = cycle->log;
 }
 
 
@@ -237,6 +264,14 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     (void) clock_gettime(CLOCK_REALTIME, &ts);
 
+    /* the number of this line is settled once there is room for it */
+
+    if (ngx_agent_audit_count == NGX_AGENT_AUDIT_LINES
+        || ngx_agent_audit_len + AUDIT_LINE_MAX > NGX_AGENT_AUDIT_BYTES)
+    {
+        (void) ngx_agent_audit_flush();
+    }
+
     if (ngx_agent_audit_pid != ngx_pid) {
         /* a process numbers its own lines: master and workers apart */
         ngx_agent_audit_pid = ngx_pid;
@@ -256,7 +291,8 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     audit_line_word(line, "event", event);
 
     audit_line_word(line, "writer", (char *) ngx_agent_audit_writer);
-    audit_line_number(line, "seq", (int64_t) ngx_agent_audit_sequence + 1);
+    audit_line_number(line, "seq", (int64_t) (ngx_agent_audit_sequence
+                                              + ngx_agent_audit_count + 1));
 
     if (task) {
         audit_line_text(line, "task", task, NGX_AGENT_ID_LEN,
@@ -268,71 +304,63 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 }
 
 
+void
+ngx_agent_audit_gather(audit_line_t *line, const u_char *task)
+{
+    ngx_agent_audit_add(line, task);
+
+    ngx_post_event(&ngx_agent_audit_event, &ngx_posted_events);
+}
+
+
 ngx_int_t
 ngx_agent_audit_write(audit_line_t *line, const u_char *task)
 {
-    u_char                     newline;
-    size_t                     len;
-    ssize_t                    n;
-    ngx_err_t                  err;
-    ngx_slab_pool_t           *pool;
-    ngx_agent_audit_shared_t  *shared;
+    ngx_agent_audit_add(line, task);
 
-    len = audit_line_end(line);
+    return ngx_agent_audit_flush();
+}
 
-    if (ngx_agent_audit_fd == NGX_INVALID_FILE) {
-        return NGX_ERROR;
-    }
 
-    pool = ngx_agent_audit_pool;
-    shared = pool->data;
-    err = 0;
+ngx_int_t
+ngx_agent_audit_flush(void)
+{
+    ngx_err_t                err;
+    ngx_uint_t               i, n, lines, lost;
+    ngx_agent_audit_line_t  *line;
 
-    ngx_shmtx_lock(&pool->mutex);
+    line = ngx_agent_audit_lines;
 
-    if (shared->torn) {
-        newline = '\n';
+    n = ngx_agent_audit_append(&err);
+    lost = ngx_agent_audit_count - n;
 
-        if (write(ngx_agent_audit_fd, &newline, 1) != 1) {
-            err = ngx_errno;
-            ngx_shmtx_unlock(&pool->mutex);
-            goto failed;
+    ngx_agent_audit_sequence += n;
+    ngx_agent_audit_count = 0;
+    ngx_agent_audit_len = 0;
+
+    for (i = 0; i < n; i += lines) {
+
+        for (lines = 1; i + lines < n; lines++) {
+            if (ngx_memcmp(line[i].task, line[i + lines].task,
+                           NGX_AGENT_ID_LEN)
+                != 0)
+            {
+                break;
+            }
+        }
+
+        if (line[i].task[0]) {
+            ngx_agent_slot_count(line[i].task, 0, 0, lines);
         }
     }
 
-    /* until the line is whole: a worker that is killed here clears nothing */
-
-    shared->torn = 1;
-
-    do {
-        n = write(ngx_agent_audit_fd, line->text, len);
-    } while (n == -1 && ngx_errno == NGX_EINTR);
-
-    if (n == (ssize_t) len) {
-        shared->torn = 0;
-        ngx_agent_audit_sequence++;
-        ngx_shmtx_unlock(&pool->mutex);
-
-        if (task) {
-            ngx_agent_slot_count(task, 0, 0, 1);
-        }
-
+    if (lost == 0) {
         return NGX_OK;
     }
 
-    err = (n == -1) ? ngx_errno : NGX_ENOSPC;
-
-    if (n <= 0) {
-        shared->torn = 0;
-    }
-
-    ngx_shmtx_unlock(&pool->mutex);
-
-failed:
-
     /* a box must not fill the error log through a full audit: one a second */
 
-    ngx_agent_audit_lost++;
+    ngx_agent_audit_lost += lost;
 
     if (ngx_time() != ngx_agent_audit_said) {
         ngx_agent_audit_said = ngx_time();
@@ -344,4 +372,101 @@ failed:
     }
 
     return NGX_ERROR;
+}
+
+
+static void
+ngx_agent_audit_add(audit_line_t *line, const u_char *task)
+{
+    size_t                   len;
+    ngx_agent_audit_line_t  *added;
+
+    len = audit_line_end(line);
+
+    ngx_memcpy(ngx_agent_audit_text + ngx_agent_audit_len, line->text, len);
+    ngx_agent_audit_len += len;
+
+    added = &ngx_agent_audit_lines[ngx_agent_audit_count++];
+    added->end = ngx_agent_audit_len;
+
+    if (task) {
+        ngx_memcpy(added->task, task, NGX_AGENT_ID_LEN);
+
+    } else {
+        ngx_memzero(added->task, NGX_AGENT_ID_LEN);
+    }
+}
+
+
+/* How many of the lines gathered are in the file now. */
+
+static ngx_uint_t
+ngx_agent_audit_append(ngx_err_t *err)
+{
+    u_char                     newline;
+    size_t                     len;
+    ssize_t                    n;
+    ngx_uint_t                 whole;
+    ngx_slab_pool_t           *pool;
+    ngx_agent_audit_shared_t  *shared;
+
+    *err = 0;
+    len = ngx_agent_audit_len;
+
+    if (len == 0 || ngx_agent_audit_fd == NGX_INVALID_FILE) {
+        return 0;
+    }
+
+    pool = ngx_agent_audit_pool;
+    shared = pool->data;
+    whole = 0;
+
+    ngx_shmtx_lock(&pool->mutex);
+
+    if (shared->torn) {
+        newline = '\n';
+
+        if (write(ngx_agent_audit_fd, &newline, 1) != 1) {
+            *err = ngx_errno;
+            goto done;
+        }
+    }
+
+    /* until they are whole: a worker that is killed here clears nothing */
+
+    shared->torn = 1;
+
+    do {
+        n = write(ngx_agent_audit_fd, ngx_agent_audit_text, len);
+    } while (n == -1 && ngx_errno == NGX_EINTR);
+
+    if (n == -1) {
+        *err = ngx_errno;
+        n = 0;
+
+    } else if ((size_t) n < len) {
+        *err = NGX_ENOSPC;
+    }
+
+    while (whole < ngx_agent_audit_count
+           && ngx_agent_audit_lines[whole].end <= (size_t) n)
+    {
+        whole++;
+    }
+
+    shared->torn = (size_t) n != (whole ? ngx_agent_audit_lines[whole - 1].end
+                                        : 0);
+
+done:
+
+    ngx_shmtx_unlock(&pool->mutex);
+
+    return whole;
+}
+
+
+static void
+ngx_agent_audit_posted(ngx_event_t *ev)
+{
+    (void) ngx_agent_audit_flush();
 }

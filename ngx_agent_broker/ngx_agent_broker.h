@@ -532,6 +532,12 @@ void ngx_agent_audit_begin(audit_line_t *line, const char *event,
 /* Ends and writes the line: NGX_ERROR when it is not in the file. */
 ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
 
+/* The same at the end of this pass of the event loop, or before. */
+void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
+
+/* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
+ngx_int_t ngx_agent_audit_flush(void);
+
 /* The number of the line that this process wrote last. */
 uint64_t ngx_agent_audit_last(void);
 

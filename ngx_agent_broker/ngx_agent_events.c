@@ -120,7 +120,7 @@ ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
                       (int64_t) (ngx_current_msec - ctx->started));
     audit_line_number(&line, "vault", 0);
 
-    (void) ngx_agent_audit_write(&line, ctx->task->id);
+    ngx_agent_audit_gather(&line, ctx->task->id);
 }
 
 
@@ -190,7 +190,7 @@ ngx_agent_log(ngx_http_request_t *r)
                           (int64_t) (ngx_current_msec - ctx->started));
         audit_line_number(&line, "vault", (int64_t) ctx->vault);
 
-        (void) ngx_agent_audit_write(&line, task->id);
+        ngx_agent_audit_gather(&line, task->id);
 
         return NGX_OK;
     }

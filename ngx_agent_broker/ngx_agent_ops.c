@@ -228,6 +228,10 @@ ngx_agent_control_closed(ngx_agent_launcher_t *l)
         ngx_del_timer(l->connection->read);
     }
 
+    /* the slot counts what was written of the task: all of it from here */
+
+    (void) ngx_agent_audit_flush();
+
     denied = ngx_agent_slot_refusals(l->task->id, &count);
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
@@ -298,6 +302,8 @@ ngx_agent_control_end(ngx_agent_launcher_t *l, const char *reason,
     json_t *request)
 {
     ngx_agent_slot_view_t  view;
+
+    (void) ngx_agent_audit_flush();
 
     if (ngx_agent_slot_free(l->task->id, l->task->sequence, &view)
         == NGX_OK)

@@ -393,6 +393,50 @@ unlike($b->error_log =~ s/^.*exited on signal 9.*$//mr,
 }
 
 
+# The ends of requests, many in one pass of the event loop, are in the file
+# before the end of their task is, and before the worker's
+
+for my $way ('close', 'QUIT') {
+    my $b = $t->broker(http => http_block('logs/agent-audit.log'));
+    my $l = $t->launcher;
+    my $task = $l->open_task($b->control, 'analysis');
+    my $all = 40;
+
+    for my $i (1 .. $all) {
+        $l->do(open => { id => $i, port => 8899 });
+        $l->do(write => { id => $i, data => "GET http://$A/slow?ms=500 "
+            . "HTTP/1.1\r\nHost: $A\r\nConnection: close\r\n\r\n" });
+    }
+    AgentTest::wait_for('all decisions', sub { $b->audit('egress') == $all });
+
+    my $reply;
+    if ($way eq 'close') {
+        $reply = $l->ask('task', { op => 'close', reason => 'ok',
+                                   exit_code => 0, usage => {} });
+    } else {
+        $b->quit;
+    }
+
+    my @lines = $b->audit;
+    my ($last) = grep { $lines[$_]{event} eq 'egress_end' }
+                 reverse 0 .. $#lines;
+    my ($end) = grep { $lines[$_]{event} eq ($reply ? 'task_end' : 'worker')
+                       && ($lines[$_]{action} // '') ne 'start' }
+                0 .. $#lines;
+    is(scalar(() = $b->audit('egress_end')), $all, "$way: every end");
+    cmp_ok($last, '<', $end, "$way: before what ends them all");
+    if ($reply) {
+        my @mine = grep { ($_->{task} // '') eq $task->{task_id} } @lines;
+        is($reply->{egress}{audit_lines}, scalar @mine, "$way: all counted");
+        is($lines[$end]{audit_lines}, scalar @mine, "$way: in the file, too");
+    } else {
+        is($lines[$end]{last_seq}, $lines[$end]{seq} - 1, "$way: no gap");
+    }
+    is_deeply([$b->audit_errors], [], "$way: every line whole");
+    $b->stop if $reply;
+}
+
+
 # D-018: a full disk
 
 SKIP: {
