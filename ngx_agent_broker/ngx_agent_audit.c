@@ -6,10 +6,11 @@
  * begins on a new one.  A line that cannot be written is an error for the
  * caller: what it would have recorded does not happen.
  *
- * What has happened already, the end of a request, is only gathered: it goes
- * out in one write(2) with the next line that somebody waits for, and at the
- * latest at the end of this pass of the event loop.  So a worker that is
- * killed takes with it at most the ends of one pass, and of no decision.
+ * Lines are gathered for one pass of the event loop, and then go out in one
+ * write(2); or before it, with one that cannot wait.  A request whose decision
+ * is in it goes on only when the write is done: so what a worker that is
+ * killed takes with it is one pass of ends, and decisions of which nothing has
+ * been sent.
  */
 
 
@@ -38,6 +39,7 @@ static ngx_uint_t ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf,
 static void ngx_agent_audit_close(void *data);
 static void ngx_agent_audit_add(audit_line_t *line, const u_char *task);
 static ngx_uint_t ngx_agent_audit_append(ngx_err_t *err);
+static void ngx_agent_audit_tell(void);
 static void ngx_agent_audit_posted(ngx_event_t *ev);
 
 
@@ -55,6 +57,7 @@ static ngx_agent_audit_line_t  ngx_agent_audit_lines[NGX_AGENT_AUDIT_LINES];
 static ngx_uint_t              ngx_agent_audit_count;
 static size_t                  ngx_agent_audit_len;
 static ngx_event_t             ngx_agent_audit_event;
+static ngx_queue_t             ngx_agent_audit_waits;
 
 
 ngx_int_t
@@ -232,6 +235,10 @@ ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 
     ngx_agent_audit_event.handler = ngx_agent_audit_posted;
     ngx_agent_audit_event.log = cycle->log;
+
+    if (ngx_agent_audit_waits.next == NULL) {
+        ngx_queue_init(&ngx_agent_audit_waits);
+    }
 }
 
 
@@ -313,6 +320,29 @@ ngx_agent_audit_gather(audit_line_t *line, const u_char *task)
 }
 
 
+void
+ngx_agent_audit_await(audit_line_t *line, const u_char *task,
+    ngx_agent_audit_wait_t *wait)
+{
+    ngx_agent_audit_gather(line, task);
+
+    wait->sequence = ngx_agent_audit_sequence + ngx_agent_audit_count;
+    wait->rc = NGX_AGAIN;
+
+    ngx_queue_insert_tail(&ngx_agent_audit_waits, &wait->queue);
+}
+
+
+void
+ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait)
+{
+    if (wait->queue.next) {
+        ngx_queue_remove(&wait->queue);
+        wait->queue.next = NULL;
+    }
+}
+
+
 ngx_int_t
 ngx_agent_audit_write(audit_line_t *line, const u_char *task)
 {
@@ -337,6 +367,8 @@ ngx_agent_audit_flush(void)
     ngx_agent_audit_sequence += n;
     ngx_agent_audit_count = 0;
     ngx_agent_audit_len = 0;
+
+    ngx_agent_audit_tell();
 
     for (i = 0; i < n; i += lines) {
 
@@ -465,8 +497,47 @@ done:
 }
 
 
+/* Whoever waits knows from here on: the numbers of lines lost come again. */
+
+static void
+ngx_agent_audit_tell(void)
+{
+    ngx_queue_t             *q;
+    ngx_agent_audit_wait_t  *wait;
+
+    for (q = ngx_queue_last(&ngx_agent_audit_waits);
+         q != ngx_queue_sentinel(&ngx_agent_audit_waits);
+         q = ngx_queue_prev(q))
+    {
+        wait = ngx_queue_data(q, ngx_agent_audit_wait_t, queue);
+
+        if (wait->rc != NGX_AGAIN) {
+            break;
+        }
+
+        wait->rc = (wait->sequence <= ngx_agent_audit_sequence) ? NGX_OK
+                                                                : NGX_ERROR;
+    }
+}
+
+
 static void
 ngx_agent_audit_posted(ngx_event_t *ev)
 {
+    ngx_agent_audit_wait_t  *wait;
+
     (void) ngx_agent_audit_flush();
+
+    while (!ngx_queue_empty(&ngx_agent_audit_waits)) {
+
+        wait = ngx_queue_data(ngx_queue_head(&ngx_agent_audit_waits),
+                              ngx_agent_audit_wait_t, queue);
+
+        if (wait->rc == NGX_AGAIN) {
+            break;                          /* has come since: is posted */
+        }
+
+        ngx_agent_audit_leave(wait);
+        wait->handler(wait->ctx);
+    }
 }

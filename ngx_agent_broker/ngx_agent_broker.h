@@ -342,9 +342,21 @@ typedef struct {
 typedef struct ngx_agent_ctx_s  ngx_agent_ctx_t;
 
 
+/* Who waits for a line of the audit. */
+
+typedef struct {
+    ngx_queue_t        queue;
+    uint64_t           sequence;            /* of the line */
+    ngx_int_t          rc;                  /* NGX_AGAIN: is not written yet */
+    ngx_agent_ctx_t   *ctx;
+    void             (*handler)(ngx_agent_ctx_t *ctx);
+} ngx_agent_audit_wait_t;
+
+
 typedef enum {
     NGX_AGENT_UNDECIDED = 0,
     NGX_AGENT_RESOLVING,
+    NGX_AGENT_RECORDING,
     NGX_AGENT_ALLOWED,
     NGX_AGENT_REFUSED
 } ngx_agent_state_e;
@@ -372,6 +384,7 @@ struct ngx_agent_ctx_s {
     ngx_msec_t             started;
 
     u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
+    ngx_agent_audit_wait_t record;          /* of the decision */
 
     ngx_pool_t            *pool;            /* of the addresses */
     void                 (*resolved)(ngx_agent_ctx_t *ctx);
@@ -535,6 +548,12 @@ ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
 /* The same at the end of this pass of the event loop, or before. */
 void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 
+/* The same, and calls the handler then, with rc as of ngx_agent_audit_write;
+   who cannot be called any more leaves. */
+void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
+    ngx_agent_audit_wait_t *wait);
+void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);
+
 /* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
 ngx_int_t ngx_agent_audit_flush(void);
 
@@ -544,6 +563,7 @@ uint64_t ngx_agent_audit_last(void);
 
 /* ngx_agent_events.c */
 
+/* At once, or with ctx->record: NGX_AGAIN. */
 ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
 ngx_int_t ngx_agent_audit_connect(ngx_agent_ctx_t *ctx);

@@ -20,9 +20,12 @@ static target_error_t ngx_agent_judge_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_judge_target(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static void ngx_agent_judge_resolved(ngx_agent_ctx_t *ctx);
+static void ngx_agent_judge_resume(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_judge_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_judge_record(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static void ngx_agent_judge_cleanup(void *data);
 static ngx_int_t ngx_agent_allow(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
@@ -69,6 +72,14 @@ ngx_agent_decide(ngx_http_request_t *r)
         }
 
         return ngx_agent_judge_addresses(r, ctx);
+
+    case NGX_AGENT_RECORDING:
+
+        if (ctx->record.rc == NGX_AGAIN) {
+            return NGX_DONE;
+        }
+
+        return ngx_agent_allow(r, ctx);
 
     case NGX_AGENT_ALLOWED:
         return NGX_DECLINED;
@@ -325,6 +336,14 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ngx_http_cleanup_t      *cln;
     ngx_agent_connection_t  *ac;
 
+    cln = ngx_http_cleanup_add(r, 0);
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln->handler = ngx_agent_judge_cleanup;
+    cln->data = ctx;
+
     a = &ctx->target.authority;
 
     switch (policy_find_rule(ctx->policy, a, &ctx->rule)) {
@@ -360,7 +379,7 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ctx->port = ctx->rule->port ? ctx->rule->port : (ctx->tls ? 443 : 80);
 
     ctx->pool = r->pool;
-    ctx->resolved = ngx_agent_judge_resolved;
+    ctx->resolved = ngx_agent_judge_resume;
     ctx->http = r;
 
     ac = ngx_agent_connection(r->connection);
@@ -377,16 +396,6 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     ctx->state = NGX_AGENT_RESOLVING;
 
-    cln = ngx_http_cleanup_add(r, 0);
-
-    if (cln == NULL) {
-        ngx_agent_resolve_cancel(ctx);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    cln->handler = ngx_agent_resolve_cancel;
-    cln->data = ctx;
-
     /* a client that goes away meanwhile is noticed */
 
     r->read_event_handler = ngx_http_test_reading;
@@ -400,8 +409,10 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 }
 
 
+/* The addresses have come, or the decision is written or cannot be. */
+
 static void
-ngx_agent_judge_resolved(ngx_agent_ctx_t *ctx)
+ngx_agent_judge_resume(ngx_agent_ctx_t *ctx)
 {
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
@@ -427,16 +438,39 @@ ngx_agent_judge_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
-    return ngx_agent_allow(r, ctx);
+    return ngx_agent_judge_record(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_agent_judge_record(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ctx->state = NGX_AGENT_RECORDING;
+    ctx->reason = NGX_AGENT_REASON_RULE;
+
+    ctx->record.ctx = ctx;
+    ctx->record.handler = ngx_agent_judge_resume;
+
+    (void) ngx_agent_audit_decision(ctx, "allowed");
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_agent_judge_cleanup(void *data)
+{
+    ngx_agent_ctx_t *ctx = data;
+
+    ngx_agent_resolve_cancel(ctx);
+    ngx_agent_audit_leave(&ctx->record);
 }
 
 
 static ngx_int_t
 ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ctx->reason = NGX_AGENT_REASON_RULE;
-
-    if (ngx_agent_audit_decision(ctx, "allowed") != NGX_OK) {
+    if (ctx->record.rc != NGX_OK) {
         return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_AUDIT, NULL);
     }
 

@@ -64,6 +64,11 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
         ngx_agent_audit_raw(&line, &ctx->line, &ctx->host);
     }
 
+    if (ctx->state == NGX_AGENT_RECORDING) {
+        ngx_agent_audit_await(&line, ctx->task->id, &ctx->record);
+        return NGX_AGAIN;
+    }
+
     return ngx_agent_audit_write(&line, ctx->task->id);
 }
 
@@ -151,7 +156,7 @@ ngx_agent_log(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    if (ctx && ctx->state == NGX_AGENT_ALLOWED) {
+    if (ctx && ctx->state >= NGX_AGENT_RECORDING) {
 
         ngx_agent_audit_begin(&line, "egress_end", task->id, task->policy,
                               ctx->policy_hash, ctx->uid);

@@ -491,6 +491,32 @@ END
     like($b->error_log, qr/\[crit\].*audit line cannot be written/,
          'the operator is told');
 
+    # of many decisions in one pass of the event loop, some find room
+
+    truncate "$root$small/filler", (-s "$root$small/filler") - 4096
+        or die "filler: $!";
+    $served = () = $up->requests;
+    my ($first) = $b->workers;
+    kill 'STOP', $first;
+    for my $i (1 .. 40) {
+        $l->do(open => { id => $i, port => 8899 });
+        $l->do(write => { id => $i, data => "GET http://$A/batch/$i HTTP/1.1"
+            . "\r\nHost: $A\r\nConnection: close\r\n\r\n" });
+    }
+    kill 'CONT', $first;
+    my %batch;
+    for my $i (1 .. 40) {
+        my $data = $l->do(read => { id => $i, timeout => 10 })->{data} // '';
+        $batch{ ($data =~ m{^HTTP/1\.1 (\d+)})[0] // $data }++;
+        $l->do(shut => { id => $i });
+    }
+    is(join(' ', sort keys %batch), '200 503', 'at once: some find room');
+    is($batch{200} + $batch{503}, 40, 'and all an answer');
+    is(scalar(() = $up->requests), $served + $batch{200},
+       'what found none was not sent');
+    is(scalar(() = $t->read($log) =~ /"verdict":"allowed".*batch.*\}\n/g),
+       $batch{200}, 'and what found room is on record');
+
     unlink "$root$small/filler" or die "filler: $!";
     is($l->get("http://$A/again")->{status}, 200, 'with room it goes on');
     is($b->audit_wait('egress', path => '/again')->{verdict}, 'allowed',
@@ -502,9 +528,8 @@ END
     is_deeply([grep { (() = /"\@timestamp"/g) > 1 } @lines], [],
               'and none is glued to another');
     is(scalar(grep { /"event":"egress",.*"verdict":"allowed".*\}$/ } @lines),
-       2 + ($got{200} // 0), 'what was sent is on record');
-    my ($first) = $b->workers;
-    ok($first, 'the worker lives');
+       2 + ($got{200} // 0) + $batch{200}, 'what was sent is on record');
+    is(($b->workers)[0], $first, 'the worker lives');
     $b->stop;
     unlike($b->error_log, qr/\[(?:alert|emerg)\]/, 'and nothing is wrong')
         or diag $b->error_log;
