@@ -22,11 +22,18 @@
 
 
 static bool line_key(audit_line_t *line, const char *key, size_t value);
-static void line_raw(audit_line_t *line, const char *key, const char *value);
+static void line_raw(audit_line_t *line, const char *key, const char *value,
+    size_t n);
 static void line_escape(audit_line_t *line, unsigned char c);
 static void line_put(audit_line_t *line, const void *p, size_t n);
 static void put_digits(char *dst, unsigned value, size_t n, char behind);
-static bool is_plain(unsigned char c);
+
+
+/* Printable ASCII but the quote and the backslash. */
+
+static const bool  is_plain[256] = {
+    [' '] = true, ['!'] = true, ['#' ... '['] = true, [']' ... '~'] = true
+};
 
 
 void
@@ -50,7 +57,7 @@ audit_line_text(audit_line_t *line, const char *key, const void *value,
     const unsigned char  *p;
 
     if (value == NULL) {
-        line_raw(line, key, "null");
+        line_raw(line, key, "null", 4);
         return;
     }
 
@@ -67,7 +74,7 @@ audit_line_text(audit_line_t *line, const char *key, const void *value,
 
         /* almost all of it is as it was: runs are copied, the rest escaped */
 
-        for (run = 0; i + run < n && is_plain(p[i + run]); run++) {
+        for (run = 0; i + run < n && is_plain[p[i + run]]; run++) {
             /* void */
         }
 
@@ -110,13 +117,13 @@ audit_line_word(audit_line_t *line, const char *key, const char *value)
 void
 audit_line_number(audit_line_t *line, const char *key, int64_t value)
 {
-    char      number[24], *p;
+    char      number[24], *p, *end;
     uint64_t  left;
 
     /* printf() would be half of what a line costs */
 
-    p = number + sizeof(number) - 1;
-    *p = '\0';
+    end = number + sizeof(number);
+    p = end;
     left = value < 0 ? 0 - (uint64_t) value : (uint64_t) value;
 
     do {
@@ -128,14 +135,14 @@ audit_line_number(audit_line_t *line, const char *key, int64_t value)
         *--p = '-';
     }
 
-    line_raw(line, key, p);
+    line_raw(line, key, p, end - p);
 }
 
 
 void
 audit_line_bool(audit_line_t *line, const char *key, bool value)
 {
-    line_raw(line, key, value ? "true" : "false");
+    line_raw(line, key, value ? "true" : "false", value ? 4 : 5);
 }
 
 
@@ -264,7 +271,8 @@ put_digits(char *dst, unsigned value, size_t n, char behind)
 static bool
 line_key(audit_line_t *line, const char *key, size_t value)
 {
-    size_t  n;
+    char    *p;
+    size_t   n;
 
     n = strlen(key);
 
@@ -273,11 +281,19 @@ line_key(audit_line_t *line, const char *key, size_t value)
         return false;
     }
 
-    line_put(line, ",", line->first ? 0 : 1);
-    line_put(line, "\"", 1);
-    line_put(line, key, n);
-    line_put(line, "\":", 2);
+    p = line->text + line->len;
 
+    if (!line->first) {
+        *p++ = ',';
+    }
+
+    *p++ = '"';
+    memcpy(p, key, n);
+    p += n;
+    *p++ = '"';
+    *p++ = ':';
+
+    line->len = p - line->text;
     line->first = false;
 
     return true;
@@ -285,10 +301,10 @@ line_key(audit_line_t *line, const char *key, size_t value)
 
 
 static void
-line_raw(audit_line_t *line, const char *key, const char *value)
+line_raw(audit_line_t *line, const char *key, const char *value, size_t n)
 {
-    if (line_key(line, key, strlen(value))) {
-        line_put(line, value, strlen(value));
+    if (line_key(line, key, n)) {
+        line_put(line, value, n);
     }
 }
 
@@ -309,17 +325,4 @@ line_put(audit_line_t *line, const void *p, size_t n)
 {
     memcpy(line->text + line->len, p, n);
     line->len += n;
-}
-
-
-/* Printable ASCII but the quote and the backslash: a bit each of 128. */
-
-static bool
-is_plain(unsigned char c)
-{
-    static const uint32_t  plain[8] = {
-        0x00000000, 0xfffffffb, 0xefffffff, 0x7fffffff, 0, 0, 0, 0
-    };
-
-    return plain[c >> 5] >> (c & 31) & 1;
 }
