@@ -45,6 +45,8 @@ static ngx_uint_t ngx_agent_reuse_max(void);
 static ngx_agent_reuse_t *ngx_agent_reuse_oldest(ngx_agent_task_t *task);
 static void ngx_agent_reuse_key(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_key_t *key);
+static ngx_uint_t ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx,
+    ngx_agent_reuse_key_t *key);
 static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_idle(ngx_event_t *ev);
@@ -64,13 +66,11 @@ static ngx_uint_t   ngx_agent_sessions_count;
 ngx_int_t
 ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
-    ngx_queue_t            *q;
-    ngx_connection_t       *c;
-    ngx_agent_reuse_t      *item;
-    ngx_agent_reuse_key_t   key;
+    ngx_queue_t        *q;
+    ngx_connection_t   *c;
+    ngx_agent_reuse_t  *item;
 
     ngx_agent_reuse_init();
-    ngx_agent_reuse_key(ctx, &key);
 
     for (q = ngx_queue_head(&ngx_agent_connections);
          q != ngx_queue_sentinel(&ngx_agent_connections);
@@ -78,7 +78,7 @@ ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
     {
         item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
 
-        if (ngx_memcmp(&item->key, &key, sizeof(ngx_agent_reuse_key_t)) == 0
+        if (ngx_agent_reuse_fits(ctx, &item->key)
             && ngx_agent_reuse_is_judged(ctx, item))
         {
             goto found;
@@ -141,7 +141,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         return;
     }
 
-    item = ngx_calloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
+    item = ngx_alloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
     if (item == NULL) {
         return;
     }
@@ -162,6 +162,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ctx->task->kept++;
 
     item->connection = c;
+    item->session = NULL;
     item->sockaddr = ctx->sockaddr;
     item->socklen = pc->socklen;
 
@@ -198,12 +199,10 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 ngx_ssl_session_t *
 ngx_agent_session_get(ngx_agent_ctx_t *ctx)
 {
-    ngx_queue_t            *q;
-    ngx_agent_reuse_t      *item;
-    ngx_agent_reuse_key_t   key;
+    ngx_queue_t        *q;
+    ngx_agent_reuse_t  *item;
 
     ngx_agent_reuse_init();
-    ngx_agent_reuse_key(ctx, &key);
 
     for (q = ngx_queue_head(&ngx_agent_sessions);
          q != ngx_queue_sentinel(&ngx_agent_sessions);
@@ -211,9 +210,7 @@ ngx_agent_session_get(ngx_agent_ctx_t *ctx)
     {
         item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
 
-        if (ngx_memcmp(&item->key, &key, sizeof(ngx_agent_reuse_key_t))
-            == 0)
-        {
+        if (ngx_agent_reuse_fits(ctx, &item->key)) {
             ngx_queue_remove(q);
             ngx_queue_insert_head(&ngx_agent_sessions, q);
 
@@ -341,16 +338,26 @@ ngx_agent_reuse_oldest(ngx_agent_task_t *task)
 static void
 ngx_agent_reuse_key(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
 {
-    /* compared as bytes: what is not set is zero, padding too */
-
-    ngx_memzero(key, sizeof(ngx_agent_reuse_key_t));
-
     ngx_memcpy(key->task, ctx->task->id, NGX_AGENT_ID_LEN);
     key->generation = ctx->set->generation;
     key->port = ctx->port;
     key->tls = ctx->tls;
     key->host_len = ctx->target.authority.host_len;
     ngx_memcpy(key->host, ctx->target.authority.host, key->host_len);
+}
+
+
+static ngx_uint_t
+ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
+{
+    return key->generation == ctx->set->generation
+           && key->port == ctx->port
+           && key->tls == ctx->tls
+           && key->host_len == ctx->target.authority.host_len
+           && ngx_memcmp(key->host, ctx->target.authority.host,
+                         key->host_len)
+              == 0
+           && ngx_memcmp(key->task, ctx->task->id, NGX_AGENT_ID_LEN) == 0;
 }
 
 
