@@ -187,11 +187,6 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
         return NGX_AGENT_REASON_INTERNAL;
     }
 
-    /* the audit line names what would be, or was not, dialled */
-
-    ctx->address.data = text;
-    ctx->address.len = address_text(&addresses[0], (char *) text);
-
     for (i = 0; i < ctx->addresses_count; i++) {
 
         if (address_judge(&addresses[i], ctx->rule->ranges,
@@ -208,12 +203,13 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
             continue;
         }
 
-        if (good == 0) {
-            ctx->address.len = address_text(&addresses[i], (char *) text);
-        }
-
         addresses[good++] = addresses[i];
     }
+
+    /* the audit line names what would be, or was not, dialled */
+
+    ctx->address.data = text;
+    ctx->address.len = address_text(&addresses[0], (char *) text);
 
     ctx->addresses_count = good;
     ctx->why = good ? NULL : first;

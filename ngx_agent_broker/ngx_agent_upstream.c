@@ -304,9 +304,9 @@ ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 static ngx_int_t
 ngx_agent_peer_names(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
-    u_char  *p;
+    u_char  *p, *port;
 
-    p = ngx_pnalloc(ctx->pool, 2 * NGX_SOCKADDR_STRLEN);
+    p = ngx_pnalloc(ctx->pool, NGX_SOCKADDR_STRLEN);
     if (p == NULL) {
         return NGX_ERROR;
     }
@@ -315,11 +315,17 @@ ngx_agent_peer_names(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
     ctx->peer.len = ngx_sock_ntop(pc->sockaddr, pc->socklen, p,
                                   NGX_SOCKADDR_STRLEN, 1);
 
-    p += NGX_SOCKADDR_STRLEN;
+    /* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it */
+
+    for (port = p + ctx->peer.len; *--port != ':'; /* void */ ) { /* void */ }
+
+    if (*p == '[') {
+        p++;
+        port--;
+    }
 
     ctx->address.data = p;
-    ctx->address.len = ngx_sock_ntop(pc->sockaddr, pc->socklen, p,
-                                     NGX_SOCKADDR_STRLEN, 0);
+    ctx->address.len = port - p;
 
     pc->name = &ctx->peer;
 
