@@ -179,6 +179,18 @@ audit_line_close(audit_line_t *line)
 }
 
 
+void
+audit_line_copy(audit_line_t *line, const char *text, size_t n)
+{
+    if (line->lost || line->len + n > ROOM) {
+        line->cut = true;
+        return;
+    }
+
+    line_put(line, text, n);
+}
+
+
 size_t
 audit_line_end(audit_line_t *line)
 {

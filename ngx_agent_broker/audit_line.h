@@ -52,6 +52,12 @@ void audit_line_bool(audit_line_t *line, const char *key, bool value);
 void audit_line_open(audit_line_t *line, const char *key);
 void audit_line_close(audit_line_t *line);
 
+/*
+ * n bytes of whole keys and values as another line has them, from the comma
+ * in front of the first to where the next would stand.
+ */
+void audit_line_copy(audit_line_t *line, const char *text, size_t n);
+
 /* "cut":true where due, "}" and "\n"; the line's length in bytes. */
 size_t audit_line_end(audit_line_t *line);
 

@@ -32,6 +32,16 @@ typedef struct {
 } ngx_agent_audit_line_t;
 
 
+/* What stands in each line of a task, as it was in the last one. */
+
+typedef struct {
+    u_char        task[NGX_AGENT_ID_LEN];
+    u_char        policy_hash[POLICY_HASH_LEN + 1];
+    size_t        len;
+    char          text[512];
+} ngx_agent_audit_whose_t;
+
+
 static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_uint_t ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf,
@@ -58,6 +68,8 @@ static ngx_uint_t              ngx_agent_audit_count;
 static size_t                  ngx_agent_audit_len;
 static ngx_event_t             ngx_agent_audit_event;
 static ngx_queue_t             ngx_agent_audit_waits;
+
+static ngx_agent_audit_whose_t  ngx_agent_audit_whose;
 
 
 ngx_int_t
@@ -261,8 +273,10 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     const u_char *task, const u_char *policy, const u_char *policy_hash,
     uid_t uid)
 {
-    char             text[32];
-    struct timespec  ts;
+    char                      text[32];
+    size_t                    start;
+    struct timespec           ts;
+    ngx_agent_audit_whose_t  *whose;
 
     /*
      * The clock is read here: nginx's cached time is that of the last pass
@@ -301,13 +315,32 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     audit_line_number(line, "seq", (int64_t) (ngx_agent_audit_sequence
                                               + ngx_agent_audit_count + 1));
 
-    if (task) {
-        audit_line_text(line, "task", task, NGX_AGENT_ID_LEN,
-                        NGX_AGENT_ID_LEN);
-        audit_line_word(line, "policy", (char *) policy);
-        audit_line_word(line, "policy_hash", (char *) policy_hash);
-        audit_line_number(line, "uid", (int64_t) uid);
+    if (task == NULL) {
+        return;
     }
+
+    whose = &ngx_agent_audit_whose;
+
+    if (ngx_memcmp(whose->task, task, NGX_AGENT_ID_LEN) == 0
+        && ngx_strcmp(whose->policy_hash, policy_hash) == 0)
+    {
+        audit_line_copy(line, whose->text, whose->len);
+        return;
+    }
+
+    start = line->len;
+
+    audit_line_text(line, "task", task, NGX_AGENT_ID_LEN, NGX_AGENT_ID_LEN);
+    audit_line_word(line, "policy", (char *) policy);
+    audit_line_word(line, "policy_hash", (char *) policy_hash);
+    audit_line_number(line, "uid", (int64_t) uid);
+
+    whose->len = line->len - start;
+
+    ngx_memcpy(whose->task, task, NGX_AGENT_ID_LEN);
+    (void) ngx_cpystrn(whose->policy_hash, (u_char *) policy_hash,
+                       sizeof(whose->policy_hash));
+    ngx_memcpy(whose->text, line->text + start, whose->len);
 }
 
 
