@@ -493,7 +493,10 @@ ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
  */
 ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
 
-/* The same for n of it at once: NGX_OK, or NGX_BUSY past the bound. */
+/* Counts one more request: BOUND_COUNT, or the bound that is used up. */
+bound_id_t ngx_agent_slot_admit(const u_char *id);
+
+/* Counts n of it at once: NGX_OK, or NGX_BUSY past the bound. */
 ngx_int_t ngx_agent_slot_charge(const u_char *id, bound_id_t bound,
     uint64_t n);
 

@@ -152,19 +152,20 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 ngx_agent_reason_e
 ngx_agent_decide_bounds(ngx_agent_task_t *task)
 {
-    if (ngx_agent_slot_spend(task->id, BOUND_REQUESTS) != NGX_OK) {
+    switch (ngx_agent_slot_admit(task->id)) {
+
+    case BOUND_COUNT:
+        return NGX_AGENT_REASON_RULE;
+
+    case BOUND_BYTES_UP:
+        return NGX_AGENT_REASON_BYTES_UP;
+
+    case BOUND_BYTES_DOWN:
+        return NGX_AGENT_REASON_BYTES_DOWN;
+
+    default: /* BOUND_REQUESTS */
         return NGX_AGENT_REASON_REQUESTS;
     }
-
-    if (ngx_agent_slot_charge(task->id, BOUND_BYTES_UP, 0) != NGX_OK) {
-        return NGX_AGENT_REASON_BYTES_UP;
-    }
-
-    if (ngx_agent_slot_charge(task->id, BOUND_BYTES_DOWN, 0) != NGX_OK) {
-        return NGX_AGENT_REASON_BYTES_DOWN;
-    }
-
-    return NGX_AGENT_REASON_RULE;
 }
 
 

@@ -193,6 +193,40 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
 }
 
 
+bound_id_t
+ngx_agent_slot_admit(const u_char *id)
+{
+    ngx_uint_t         i;
+    bound_id_t         bound;
+    ngx_agent_slot_t  *slot;
+
+    static const bound_id_t  bounds[] = {
+        BOUND_REQUESTS, BOUND_BYTES_UP, BOUND_BYTES_DOWN, BOUND_COUNT
+    };
+
+    bound = BOUND_REQUESTS;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+
+        for (i = 0; (bound = bounds[i]) != BOUND_COUNT; i++) {
+            if (slot->used[bound] >= slot->bounds[bound]) {
+                break;
+            }
+        }
+
+        slot->used[BOUND_REQUESTS] += (bound == BOUND_COUNT);
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return bound;
+}
+
+
 ngx_int_t
 ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
 {
