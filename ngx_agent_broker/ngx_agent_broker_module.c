@@ -227,12 +227,11 @@ typedef enum {
     NGX_AGENT_VAR_REASON,
     NGX_AGENT_VAR_RULE,
     NGX_AGENT_VAR_HOST,
-    NGX_AGENT_VAR_REQUEST,
-    NGX_AGENT_VAR_SCHEME
+    NGX_AGENT_VAR_REQUEST
 } ngx_agent_variable_e;
 
 
-/* For any log_format, and the last two for proxy_pass; none is a secret. */
+/* For any log_format, and the host for proxy_ssl_name; none is a secret. */
 
 static ngx_http_variable_t  ngx_agent_variables[] = {
 
@@ -256,9 +255,6 @@ static ngx_http_variable_t  ngx_agent_variables[] = {
 
     { ngx_string("agent_request"), NULL, ngx_agent_variable,
       NGX_AGENT_VAR_REQUEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_scheme"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_SCHEME, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -320,16 +316,9 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                ? ctx->target.authority.host : NULL;
         break;
 
-    case NGX_AGENT_VAR_REQUEST:
+    default: /* NGX_AGENT_VAR_REQUEST */
         text = ctx ? ctx->request : NULL;
         len = sizeof(ctx->request);
-        break;
-
-    default: /* NGX_AGENT_VAR_SCHEME */
-
-        /* https unless a rule says otherwise, also where there is no ctx */
-
-        text = (ctx && ctx->rule && !ctx->tls) ? "http" : "https";
         break;
     }
 

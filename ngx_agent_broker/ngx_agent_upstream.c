@@ -87,6 +87,10 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
               |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
               |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
+    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL) {
+        return "proxy_pass must be https://" NGX_AGENT_UPSTREAM;
+    }
+
     if (ucf->ssl_verify != 1) {
         return "proxy_ssl_verify must be on";
     }
@@ -147,10 +151,6 @@ ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
 
     why = ngx_agent_upstream_unsafe(u->conf);
 
-    if (why == NULL && u->ssl != ctx->tls) {
-        why = "proxy_pass must be $agent_scheme://" NGX_AGENT_UPSTREAM;
-    }
-
     if (why) {
         ctx->failure = "configuration";
         ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
@@ -171,6 +171,8 @@ ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
 
     ctx->http = r;
     ctx->next = 0;
+
+    u->ssl = ctx->tls;                      /* the rule says, not proxy_pass */
 
     u->peer.data = ctx;
     u->peer.get = ngx_agent_peer_get;

@@ -97,7 +97,7 @@ my $hosts = join '', map {
 
 # every variable, and what a careless operator would log
 my $format = join ' ', map { "\$$_" } qw(agent_task agent_policy agent_verdict
-    agent_reason agent_rule agent_host agent_request agent_scheme
+    agent_reason agent_rule agent_host agent_request
     http_authorization http_cookie http_host request request_uri
     upstream_addr upstream_status upstream_http_set_cookie
     sent_http_x_echo upstream_http_x_echo proxy_host);
