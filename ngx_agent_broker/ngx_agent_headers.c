@@ -3,8 +3,8 @@
  *
  * The request's is written anew: request line and Host from what was judged,
  * the client's own credentials and routing headers dropped, the credential of
- * the rule added.  The credential exists only in that buffer, which is wiped
- * with the request; it is never a variable, a header of r->headers_in, or a
+ * the rule added.  The credential exists only in that buffer, which is then
+ * wiped with the request; it is never a variable, a header of r->headers_in, or a
  * line of a log.
  */
 
@@ -15,6 +15,8 @@
 static u_char *ngx_agent_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
 static ngx_uint_t ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name,
+    size_t len);
+static ngx_uint_t ngx_agent_is_listed(ngx_str_t *list, u_char *name,
     size_t len);
 static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
@@ -30,48 +32,64 @@ static ngx_uint_t ngx_agent_is_no_answer(ngx_http_request_t *r,
  * otherwise than it was judged.  "x-forwarded-" stands for all of them.
  */
 
-static const char  *ngx_agent_stripped[] = {
+static ngx_str_t  ngx_agent_stripped[] = {
 
     /* credentials */
-    "authorization", "proxy-authorization", "cookie", "cookie2",
-    "x-api-key", "api-key", "apikey", "x-auth-token", "x-auth-key",
-    "x-access-token", "x-authorization", "x-token", "x-goog-api-key",
-    "x-amz-security-token", "x-vault-token", "private-token", "job-token",
-    "x-gitlab-token", "x-github-token", "x-shopify-access-token",
-    "ocp-apim-subscription-key", "x-functions-key", "dd-api-key",
-    "dd-application-key", "x-figma-token", "x-subscription-token",
-    "x-rapidapi-key", "x-consul-token", "x-nomad-token", "circle-token",
+    ngx_string("authorization"), ngx_string("proxy-authorization"),
+    ngx_string("cookie"), ngx_string("cookie2"), ngx_string("x-api-key"),
+    ngx_string("api-key"), ngx_string("apikey"), ngx_string("x-auth-token"),
+    ngx_string("x-auth-key"), ngx_string("x-access-token"),
+    ngx_string("x-authorization"), ngx_string("x-token"),
+    ngx_string("x-goog-api-key"), ngx_string("x-amz-security-token"),
+    ngx_string("x-vault-token"), ngx_string("private-token"),
+    ngx_string("job-token"), ngx_string("x-gitlab-token"),
+    ngx_string("x-github-token"), ngx_string("x-shopify-access-token"),
+    ngx_string("ocp-apim-subscription-key"), ngx_string("x-functions-key"),
+    ngx_string("dd-api-key"), ngx_string("dd-application-key"),
+    ngx_string("x-figma-token"), ngx_string("x-subscription-token"),
+    ngx_string("x-rapidapi-key"), ngx_string("x-consul-token"),
+    ngx_string("x-nomad-token"), ngx_string("circle-token"),
 
     /* another method or another target than the one judged */
-    "x-http-method-override", "x-http-method", "x-method-override",
-    "x-original-url", "x-rewrite-url", "x-original-uri", "x-original-host",
-    "x-host", "x-envoy-original-path",
+    ngx_string("x-http-method-override"), ngx_string("x-http-method"),
+    ngx_string("x-method-override"), ngx_string("x-original-url"),
+    ngx_string("x-rewrite-url"), ngx_string("x-original-uri"),
+    ngx_string("x-original-host"), ngx_string("x-host"),
+    ngx_string("x-envoy-original-path"),
 
     /* who asks, from where */
-    "x-forwarded-", "forwarded", "via", "x-real-ip", "x-client-ip",
-    "client-ip", "true-client-ip", "cf-connecting-ip", "x-agent-broker",
+    ngx_string("x-forwarded-"), ngx_string("forwarded"), ngx_string("via"),
+    ngx_string("x-real-ip"), ngx_string("x-client-ip"),
+    ngx_string("client-ip"), ngx_string("true-client-ip"),
+    ngx_string("cf-connecting-ip"), ngx_string("x-agent-broker"),
 
     /* hop by hop, RFC 9110 section 7.6.1 */
-    "proxy", "proxy-connection", "proxy-authenticate", "keep-alive", "te",
-    "trailer", "upgrade", "http2-settings", "expect", "alt-used",
+    ngx_string("proxy"), ngx_string("proxy-connection"),
+    ngx_string("proxy-authenticate"), ngx_string("keep-alive"),
+    ngx_string("te"), ngx_string("trailer"), ngx_string("upgrade"),
+    ngx_string("http2-settings"), ngx_string("expect"),
+    ngx_string("alt-used"),
 
-    NULL
+    ngx_null_string
 };
 
 
 /* Made by the proxy for this hop: a Connection header cannot name them. */
 
-static const char  *ngx_agent_framing[] = {
-    "host", "connection", "content-length", "transfer-encoding", NULL
+static ngx_str_t  ngx_agent_framing[] = {
+    ngx_string("host"), ngx_string("connection"),
+    ngx_string("content-length"), ngx_string("transfer-encoding"),
+    ngx_null_string
 };
 
 
 /* What an upstream cannot tell the box or the broker. */
 
-static const char  *ngx_agent_dropped[] = {
-    "x-accel-redirect", "x-accel-expires", "x-accel-limit-rate",
-    "x-accel-buffering", "x-accel-charset", "alt-svc", "nel", "report-to",
-    "x-agent-broker", NULL
+static ngx_str_t  ngx_agent_dropped[] = {
+    ngx_string("x-accel-redirect"), ngx_string("x-accel-expires"),
+    ngx_string("x-accel-limit-rate"), ngx_string("x-accel-buffering"),
+    ngx_string("x-accel-charset"), ngx_string("alt-svc"), ngx_string("nel"),
+    ngx_string("report-to"), ngx_string("x-agent-broker"), ngx_null_string
 };
 
 
@@ -106,15 +124,10 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
            + AUTHORITY_HOST_MAX + 128
            + (ctx->rule->credential ? VAULT_VALUE_MAX : 0);
 
-    cln = ngx_pool_cleanup_add(r->pool, 0);
     to = ngx_create_temp_buf(r->pool, size);
-
-    if (cln == NULL || to == NULL) {
+    if (to == NULL) {
         return NGX_ERROR;
     }
-
-    cln->handler = ngx_agent_wipe;
-    cln->data = to;
 
     p = to->last;
     last = to->end;
@@ -128,10 +141,18 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         p = ngx_cpymem(p, t->query, t->query_len);
     }
 
-    p = ngx_slprintf(p, last,
-                     t->authority.kind == AUTHORITY_IPV6
-                     ? " HTTP/1.1\r\nHost: [%s]" : " HTTP/1.1\r\nHost: %s",
-                     t->authority.host);
+    p = ngx_cpymem(p, " HTTP/1.1" CRLF "Host: ",
+                   sizeof(" HTTP/1.1" CRLF "Host: ") - 1);
+
+    if (t->authority.kind == AUTHORITY_IPV6) {
+        *p++ = '[';
+    }
+
+    p = ngx_cpymem(p, t->authority.host, t->authority.host_len);
+
+    if (t->authority.kind == AUTHORITY_IPV6) {
+        *p++ = ']';
+    }
 
     if (ctx->port != (ctx->tls ? 443 : 80)) {
         p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) ctx->port);
@@ -141,6 +162,14 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     *p++ = LF;
 
     if (ctx->rule->credential_kind != CREDENTIAL_NONE) {
+
+        cln = ngx_pool_cleanup_add(r->pool, 0);
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        cln->handler = ngx_agent_wipe;
+        cln->data = to;
 
         p = ngx_agent_attach(p, last, ctx);
 
@@ -253,30 +282,33 @@ ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 static ngx_uint_t
 ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name, size_t len)
 {
-    size_t       n;
-    const char **known;
-
-    for (known = ngx_agent_framing; *known; known++) {
-
-        if (ngx_strlen(*known) == len
-            && ngx_strncasecmp(name, (u_char *) *known, len) == 0)
-        {
-            return 0;
-        }
+    if (ngx_agent_is_listed(ngx_agent_framing, name, len)) {
+        return 0;
     }
 
-    for (known = ngx_agent_stripped; *known; known++) {
+    return ngx_agent_is_listed(ngx_agent_stripped, name, len)
+           || ngx_agent_is_hop(r, name, len);
+}
 
-        n = ngx_strlen(*known);
 
-        if ((n == len || (n < len && (*known)[n - 1] == '-'))
-            && ngx_strncasecmp(name, (u_char *) *known, n) == 0)
+/* A name on the list that ends with "-" stands for all that begin with it. */
+
+static ngx_uint_t
+ngx_agent_is_listed(ngx_str_t *list, u_char *name, size_t len)
+{
+    ngx_str_t  *known;
+
+    for (known = list; known->len; known++) {
+
+        if ((known->len == len
+             || (known->len < len && known->data[known->len - 1] == '-'))
+            && ngx_strncasecmp(name, known->data, known->len) == 0)
         {
             return 1;
         }
     }
 
-    return ngx_agent_is_hop(r, name, len);
+    return 0;
 }
 
 
@@ -355,7 +387,6 @@ static ngx_int_t
 ngx_agent_header_filter(ngx_http_request_t *r)
 {
     ngx_uint_t        i;
-    const char      **known;
     ngx_agent_ctx_t  *ctx;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
@@ -407,15 +438,10 @@ ngx_agent_header_filter(ngx_http_request_t *r)
             }
         }
 
-        for (known = ngx_agent_dropped; *known; known++) {
-
-            if (header[i].key.len == ngx_strlen(*known)
-                && ngx_strncasecmp(header[i].key.data, (u_char *) *known,
-                                   header[i].key.len)
-                   == 0)
-            {
-                header[i].hash = 0;
-            }
+        if (ngx_agent_is_listed(ngx_agent_dropped, header[i].key.data,
+                                header[i].key.len))
+        {
+            header[i].hash = 0;
         }
     }
 
