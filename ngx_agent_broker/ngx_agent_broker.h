@@ -71,7 +71,6 @@
 #define NGX_AGENT_LEASE_MAX      512
 #define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
 #define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
-#define NGX_AGENT_RULE_NAME      (AUTHORITY_HOST_MAX + 16)
 
 #define NGX_AGENT_PORT_PROXY     8899
 
@@ -728,8 +727,6 @@ ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
 /* ngx_agent_refuse.c */
 
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
-char *ngx_agent_rule_name(const policy_rule_t *rule,
-    char dst[NGX_AGENT_RULE_NAME]);
 
 /* Answers the request; what a phase handler returns then. */
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,

@@ -265,7 +265,6 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
     size_t             len;
-    char              *name;
     const void        *text;
     ngx_agent_ctx_t   *ctx;
     ngx_agent_task_t  *task;
@@ -299,16 +298,7 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         break;
 
     case NGX_AGENT_VAR_RULE:
-
-        if (ctx && ctx->rule) {
-            name = ngx_pnalloc(r->pool, NGX_AGENT_RULE_NAME);
-            if (name == NULL) {
-                return NGX_ERROR;
-            }
-
-            text = ngx_agent_rule_name(ctx->rule, name);
-        }
-
+        text = (ctx && ctx->rule) ? ctx->rule->name : NULL;
         break;
 
     case NGX_AGENT_VAR_HOST:

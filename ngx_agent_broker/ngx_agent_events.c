@@ -20,7 +20,6 @@ static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
 ngx_int_t
 ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 {
-    char           rule[NGX_AGENT_RULE_NAME];
     target_t      *t;
     audit_line_t   line;
 
@@ -37,7 +36,7 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     }
 
     audit_line_word(&line, "rule",
-                    ctx->rule ? ngx_agent_rule_name(ctx->rule, rule) : NULL);
+                    ctx->rule ? ctx->rule->name : NULL);
     audit_line_text(&line, "method", t->method, t->method_len, 64);
     audit_line_word(&line, "scheme", ctx->rule ? (ctx->tls ? "https" : "http")
                                                : (t->https ? "https"
@@ -78,7 +77,6 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 ngx_int_t
 ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
 {
-    char           rule[NGX_AGENT_RULE_NAME];
     authority_t   *a;
     audit_line_t   line;
 
@@ -89,7 +87,7 @@ ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
 
     audit_line_word(&line, "verdict", "allowed");
     audit_line_word(&line, "reason", "rule");
-    audit_line_word(&line, "rule", ngx_agent_rule_name(ctx->rule, rule));
+    audit_line_word(&line, "rule", ctx->rule->name);
     audit_line_text(&line, "host", a->host, a->host_len, AUTHORITY_HOST_MAX);
     audit_line_number(&line, "port", a->port);
     audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),

@@ -253,7 +253,6 @@ ngx_agent_control_specs_of(ngx_agent_launcher_t *l)
 static json_t *
 ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
 {
-    char     rule[NGX_AGENT_RULE_NAME];
     size_t   i;
     json_t  *reply, *limits, *list, *box;
 
@@ -295,7 +294,7 @@ ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
     for (i = 0; i < policy->rules_count && i < 64; i++) {
 
         (void) json_array_append_new(list,
-                  json_string(ngx_agent_rule_name(policy->rules[i], rule)));
+                  json_string(policy->rules[i]->name));
     }
 
     reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:o, s:I, s:s}",

@@ -81,32 +81,6 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 };
 
 
-/* As the configuration spells it: "*.packages.example", "[::1]:8443". */
-
-char *
-ngx_agent_rule_name(const policy_rule_t *rule, char dst[NGX_AGENT_RULE_NAME])
-{
-    u_char  *p, *last;
-
-    p = (u_char *) dst;
-    last = p + NGX_AGENT_RULE_NAME - 1;
-
-    p = ngx_slprintf(p, last, "%s%s%s",
-                     rule->kind == AUTHORITY_IPV6 ? "["
-                                         : rule->wildcard ? "*." : "",
-                     rule->host,
-                     rule->kind == AUTHORITY_IPV6 ? "]" : "");
-
-    if (rule->port) {
-        p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) rule->port);
-    }
-
-    *p = '\0';
-
-    return dst;
-}
-
-
 const ngx_agent_reason_t *
 ngx_agent_reason(ngx_agent_reason_e reason)
 {
@@ -197,8 +171,9 @@ ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 static const char *
 ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 {
-    char    *hint, rule[NGX_AGENT_RULE_NAME];
-    size_t   i, n, len, max;
+    char        *hint;
+    size_t       i, n, len, max;
+    const char  *rule;
 
     max = 200;
 
@@ -237,7 +212,7 @@ ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 
     for (i = 0; i < n; i++) {
 
-        (void) ngx_agent_rule_name(ctx->policy->rules[i], rule);
+        rule = ctx->policy->rules[i]->name;
 
         if (len + ngx_strlen(rule) + 2 > max) {
             (void) snprintf(hint + len, 64, " and %u more",

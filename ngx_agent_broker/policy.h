@@ -35,6 +35,8 @@ typedef enum {
 
 
 typedef struct {
+    char               *name;          /* as the configuration spells it:
+                                          "*.a.example", "[::1]:8443" */
     char               *host;          /* lower case; of a wildcard without
                                           its "*." */
     bool                wildcard;      /* one or more labels under host */

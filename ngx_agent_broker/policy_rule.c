@@ -19,7 +19,8 @@ policy_rule_t *
 policy_add_rule(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX])
 {
-    char                phrase[128];
+    char                phrase[128], port[8];
+    char                name[AUTHORITY_HOST_MAX + sizeof("[]:65535")];
     void               *list;
     size_t              i, n;
     authority_t         a;
@@ -94,11 +95,23 @@ policy_add_rule(policy_t *policy, const char *text,
     rule->wildcard = (host != text);
     rule->kind = a.kind;
     rule->port = a.has_port ? a.port : 0;
+
+    port[0] = '\0';
+
+    if (rule->port) {
+        (void) snprintf(port, sizeof(port), ":%u", (unsigned) rule->port);
+    }
+
+    (void) snprintf(name, sizeof(name), a.kind == AUTHORITY_IPV6 ? "[%s]%s"
+                                        : rule->wildcard ? "*.%s%s" : "%s%s",
+                    a.host, port);
+
+    rule->name = strdup(name);
     rule->host = strdup(a.host);
 
-    if (rule->host == NULL) {
-        free(rule);
+    if (rule->name == NULL || rule->host == NULL) {
         (void) policy_no_memory(err);
+        policy_rule_free(policy->set, rule);
         return NULL;
     }
 
@@ -242,6 +255,7 @@ policy_rule_free(policy_set_t *set, policy_rule_t *rule)
     free(rule->ranges);
     free(rule->credential);
     free(rule->hint);
+    free(rule->name);
     free(rule->host);
     free(rule);
 }

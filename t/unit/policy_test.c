@@ -374,6 +374,44 @@ test_deep_names(void **state)
 
 
 static void
+test_rule_names(void **state)
+{
+    char                  err[POLICY_ERROR_MAX];
+    size_t                i;
+    policy_t             *policy;
+    policy_set_t         *set;
+    const policy_rule_t  *rule;
+
+    static const char *const  none[] = { NULL };
+
+    static const char *const  rows[][2] = {
+        { "API.Internal", "api.internal" },
+        { "*.Packages.example", "*.packages.example" },
+        { "*.packages.example:8443", "*.packages.example:8443" },
+        { "metrics:9090", "metrics:9090" },
+        { "10.1.2.3", "10.1.2.3" },
+        { "[2001:DB8::1]", "[2001:db8::1]" },
+        { "[2001:db8::1]:8443", "[2001:db8::1]:8443" },
+    };
+
+    (void) state;
+
+    set = with_hosts(none, &policy);
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+
+        rule = policy_add_rule(policy, rows[i][0], err);
+
+        expect(rule != NULL, "%s", err);
+        expect(strcmp(rule->name, rows[i][1]) == 0, "\"%s\" is named \"%s\"",
+               rows[i][0], rule->name);
+    }
+
+    policy_set_free(set);
+}
+
+
+static void
 test_bad_hosts(void **state)
 {
     char           long_name[320];
@@ -634,6 +672,8 @@ main(void)
         PROMISE("B_012 B_013 B_024 B_028 what is no host, or a wildcard over "
                 "strangers' names, is refused and shown harmlessly",
                 test_bad_hosts),
+        PROMISE("a rule is named as the configuration spells it",
+                test_rule_names),
         PROMISE("a host and port that a rule serves already is refused",
                 test_duplicates),
         PROMISE("methods are those listed, else GET, and HEAD follows GET",
