@@ -89,6 +89,21 @@ test_shape(void **state)
     audit_line_number(&line, "e", 4);
     assert_line("{\"claimed\":{},\"usage\":{\"a\":1,\"b\":{\"c\":2},\"d\":3},"
                 "\"e\":4}\n");
+
+    audit_line_begin(&line);
+    audit_line_word(&line, "event", "egress");
+    audit_line_copy(&line, ",\"a\":\"b\",\"c\":1", 14);
+    audit_line_number(&line, "d", 2);
+    assert_line("{\"event\":\"egress\",\"a\":\"b\",\"c\":1,\"d\":2}\n");
+
+    audit_line_begin(&line);
+    audit_line_number(&line, "a", 1);
+
+    while (!line.cut) {
+        audit_line_copy(&line, ",\"b\":2222", 9);
+    }
+
+    assert_true(audit_line_end(&line) <= AUDIT_LINE_MAX);
 }
 
 
