@@ -12,7 +12,6 @@
 #include "audit_line.h"
 
 
-#define WORD_MAX   256
 #define DEPTH_MAX  4
 
 /* ,"cut":true with its comma, the open brackets, the last one, the newline */
@@ -21,9 +20,10 @@
 #define ROOM       (AUDIT_LINE_MAX - RESERVED)
 
 
-static bool line_key(audit_line_t *line, const char *key, size_t value);
-static void line_raw(audit_line_t *line, const char *key, const char *value,
-    size_t n);
+static bool line_key(audit_line_t *line, const char *key, size_t n,
+    size_t value);
+static void line_raw(audit_line_t *line, const char *key, size_t key_len,
+    const char *value, size_t n);
 static void line_escape(audit_line_t *line, unsigned char c);
 static void line_put(audit_line_t *line, const void *p, size_t n);
 static void put_digits(char *dst, unsigned value, size_t n, char behind);
@@ -50,18 +50,18 @@ audit_line_begin(audit_line_t *line)
 
 
 void
-audit_line_text(audit_line_t *line, const char *key, const void *value,
-    size_t n, size_t max)
+audit_line_put_text(audit_line_t *line, const char *key, size_t key_len,
+    const void *value, size_t n, size_t max)
 {
     size_t                i, run, used, width;
     const unsigned char  *p;
 
     if (value == NULL) {
-        line_raw(line, key, "null", 4);
+        line_raw(line, key, key_len, "null", 4);
         return;
     }
 
-    if (!line_key(line, key, 2)) {
+    if (!line_key(line, key, key_len, 2)) {
         return;
     }
 
@@ -108,14 +108,8 @@ audit_line_text(audit_line_t *line, const char *key, const void *value,
 
 
 void
-audit_line_word(audit_line_t *line, const char *key, const char *value)
-{
-    audit_line_text(line, key, value, value ? strlen(value) : 0, WORD_MAX);
-}
-
-
-void
-audit_line_number(audit_line_t *line, const char *key, int64_t value)
+audit_line_put_number(audit_line_t *line, const char *key, size_t key_len,
+    int64_t value)
 {
     char      number[24], *p, *end;
     uint64_t  left;
@@ -135,14 +129,15 @@ audit_line_number(audit_line_t *line, const char *key, int64_t value)
         *--p = '-';
     }
 
-    line_raw(line, key, p, end - p);
+    line_raw(line, key, key_len, p, end - p);
 }
 
 
 void
 audit_line_bool(audit_line_t *line, const char *key, bool value)
 {
-    line_raw(line, key, value ? "true" : "false", value ? 4 : 5);
+    line_raw(line, key, strlen(key), value ? "true" : "false",
+             value ? 4 : 5);
 }
 
 
@@ -151,7 +146,9 @@ audit_line_open(audit_line_t *line, const char *key)
 {
     /* an object that does not fit is left out with all that is in it */
 
-    if (line->lost || line->depth == DEPTH_MAX || !line_key(line, key, 1)) {
+    if (line->lost || line->depth == DEPTH_MAX
+        || !line_key(line, key, strlen(key), 1))
+    {
         line->lost++;
         line->cut = true;
         return;
@@ -281,12 +278,9 @@ put_digits(char *dst, unsigned value, size_t n, char behind)
    more bytes of what follows do not fit. */
 
 static bool
-line_key(audit_line_t *line, const char *key, size_t value)
+line_key(audit_line_t *line, const char *key, size_t n, size_t value)
 {
-    char    *p;
-    size_t   n;
-
-    n = strlen(key);
+    char  *p;
 
     if (line->lost || line->len + !line->first + n + 3 + value > ROOM) {
         line->cut = true;
@@ -313,9 +307,10 @@ line_key(audit_line_t *line, const char *key, size_t value)
 
 
 static void
-line_raw(audit_line_t *line, const char *key, const char *value, size_t n)
+line_raw(audit_line_t *line, const char *key, size_t key_len,
+    const char *value, size_t n)
 {
-    if (line_key(line, key, n)) {
+    if (line_key(line, key, key_len, n)) {
         line_put(line, value, n);
     }
 }

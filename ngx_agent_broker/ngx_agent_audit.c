@@ -273,10 +273,13 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     const u_char *task, const u_char *policy, const u_char *policy_hash,
     uid_t uid)
 {
-    char                      text[32];
     size_t                    start;
+    ngx_uint_t                ms;
     struct timespec           ts;
     ngx_agent_audit_whose_t  *whose;
+
+    static char    text[25];                /* of this second */
+    static time_t  second;
 
     /*
      * The clock is read here: nginx's cached time is that of the last pass
@@ -306,7 +309,17 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     audit_line_begin(line);
 
-    audit_line_time((int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000, text);
+    if (ts.tv_sec != second) {
+        second = ts.tv_sec;
+        audit_line_time((int64_t) second * 1000, text);
+    }
+
+    ms = ts.tv_nsec / 1000000;
+
+    text[20] = '0' + ms / 100;
+    text[21] = '0' + ms / 10 % 10;
+    text[22] = '0' + ms % 10;
+
     audit_line_word(line, "@timestamp", text);
     audit_line_number(line, "schema", 1);
     audit_line_word(line, "event", event);
