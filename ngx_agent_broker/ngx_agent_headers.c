@@ -4,8 +4,8 @@
  * The request's is written anew: request line and Host from what was judged,
  * the client's own credentials and routing headers dropped, the credential of
  * the rule added.  The credential exists only in that buffer, which is then
- * wiped with the request; it is never a variable, a header of r->headers_in, or a
- * line of a log.
+ * wiped with the request; it is never a variable, a header of r->headers_in,
+ * or a line of a log.
  */
 
 
