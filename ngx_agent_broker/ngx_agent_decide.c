@@ -127,7 +127,7 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
 ngx_agent_reason_e
 ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 {
-    const u_char           *hash;
+    const void             *hash;
     ngx_agent_slot_view_t   view;
 
     if (ngx_agent_slot_view(ctx->task->id, &view) != NGX_OK) {
@@ -141,9 +141,8 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 
     ctx->policy = policy_set_find(ctx->set->policies, (char *) view.policy);
 
-    hash = ctx->policy ? (u_char *) ctx->policy->hash : view.policy_hash;
-    (void) ngx_cpystrn(ctx->policy_hash, (u_char *) hash,
-                       sizeof(ctx->policy_hash));
+    hash = ctx->policy ? (void *) ctx->policy->hash : view.policy_hash;
+    ngx_memcpy(ctx->policy_hash, hash, sizeof(ctx->policy_hash));
 
     return ctx->policy ? NGX_AGENT_REASON_RULE : NGX_AGENT_REASON_POLICY_GONE;
 }
