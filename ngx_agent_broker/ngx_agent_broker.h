@@ -380,6 +380,7 @@ struct ngx_agent_ctx_s {
     unsigned               tls:1;           /* to the upstream */
     unsigned               waiting:1;       /* for the resolver */
     unsigned               kept:1;          /* a kept connection was tried */
+    void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
 
     u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */

@@ -33,7 +33,8 @@ typedef struct {
     ngx_queue_t            queue;           /* newest first */
     ngx_agent_reuse_key_t  key;
     ngx_agent_task_t      *task;            /* of a connection */
-    ngx_connection_t      *connection;      /* either of these two */
+    ngx_connection_t      *connection;      /* either of these two; of its
+                                               pool, or allocated */
     ngx_ssl_session_t     *session;
     ngx_sockaddr_t         sockaddr;
     socklen_t              socklen;
@@ -51,6 +52,7 @@ static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_idle(ngx_event_t *ev);
 static void ngx_agent_reuse_dummy(ngx_event_t *ev);
+static void ngx_agent_reuse_take(ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_remove(ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_close(ngx_connection_t *c);
 
@@ -95,8 +97,8 @@ found:
     pc->sockaddr = &ctx->sockaddr.sockaddr;
     pc->socklen = item->socklen;
 
-    item->connection = NULL;
-    ngx_agent_reuse_remove(item);
+    ngx_agent_reuse_take(item);
+    ctx->reused = item;
 
     c->idle = 0;
     c->sent = 0;
@@ -141,7 +143,8 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         return;
     }
 
-    item = ngx_alloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
+    item = pc->cached ? ctx->reused
+                      : ngx_palloc(c->pool, sizeof(ngx_agent_reuse_t));
     if (item == NULL) {
         return;
     }
@@ -425,23 +428,26 @@ ngx_agent_reuse_dummy(ngx_event_t *ev)
 
 
 static void
-ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
+ngx_agent_reuse_take(ngx_agent_reuse_t *item)
 {
     ngx_queue_remove(&item->queue);
+    ngx_agent_connections_count--;
+    item->task->kept--;
+}
 
-    if (item->session) {
-        ngx_agent_sessions_count--;
-        ngx_ssl_free_session(item->session);
 
-    } else {
-        ngx_agent_connections_count--;
-        item->task->kept--;
-
-        if (item->connection) {
-            ngx_agent_reuse_close(item->connection);
-        }
+static void
+ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
+{
+    if (item->connection) {
+        ngx_agent_reuse_take(item);
+        ngx_agent_reuse_close(item->connection);
+        return;
     }
 
+    ngx_queue_remove(&item->queue);
+    ngx_agent_sessions_count--;
+    ngx_ssl_free_session(item->session);
     ngx_free(item);
 }
 
