@@ -15,7 +15,7 @@
 #define NGX_AGENT_REUSE_MAX       256       /* connections, in a worker */
 #define NGX_AGENT_REUSE_TASK_MAX  64        /* of one task */
 #define NGX_AGENT_REUSE_IDLE      15000     /* ms */
-#define NGX_AGENT_REUSE_REQUESTS  1000      /* on one connection */
+#define NGX_AGENT_REUSE_REQUESTS  100000    /* on one connection */
 #define NGX_AGENT_SESSIONS_MAX    256
 
 
