@@ -32,6 +32,7 @@
 static int mount_small(setup_t *s, const char *host, const char *path,
     off_t size);
 static int mount_file(setup_t *s, const char *path);
+static int mount_there(setup_t *s, const char *path, mode_t type);
 
 
 int
@@ -167,11 +168,8 @@ mount_small(setup_t *s, const char *host, const char *path, off_t size)
 static int
 mount_file(setup_t *s, const char *path)
 {
-    int  fd;
-
-    fd = openat(s->root, path, O_WRONLY|O_CREAT|O_NOFOLLOW|O_CLOEXEC, 0444);
-
-    return fd == -1 ? -1 : close(fd);
+    return mknodat(s->root, path, S_IFREG|0444, 0) == 0
+           ? 0 : mount_there(s, path, S_IFREG);
 }
 
 
@@ -179,11 +177,16 @@ mount_file(setup_t *s, const char *path)
 int
 mount_point(setup_t *s, const char *path)
 {
-    struct stat  st;
+    return mkdirat(s->root, path, 0755) == 0
+           ? 0 : mount_there(s, path, S_IFDIR);
+}
 
-    if (mkdirat(s->root, path, 0755) == 0) {
-        return 0;
-    }
+
+
+static int
+mount_there(setup_t *s, const char *path, mode_t type)
+{
+    struct stat  st;
 
     if (errno != EEXIST
         || fstatat(s->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -191,9 +194,9 @@ mount_point(setup_t *s, const char *path)
         return -1;
     }
 
-    errno = ENOTDIR;
+    errno = EEXIST;
 
-    return S_ISDIR(st.st_mode) ? 0 : -1;
+    return (st.st_mode & S_IFMT) == type ? 0 : -1;
 }
 
 

@@ -127,6 +127,16 @@ for my $user (ways()) {
     close $b->{in};
     waitpid $b->{pid}, 0;
 
+    # one that is in another
+
+    mkdir "$tree/deep";
+    $b = broker(readable => [$tree, "$tree/data", "$tree/deep"]);
+    $r = task($b, "cat $tree/data; ls -d $tree/deep", $user);
+    is($r->{json}{stdout}, "from the host\n$tree/deep\n",
+       "$way: what is readable may lie in what is readable");
+    close $b->{in};
+    waitpid $b->{pid}, 0;
+
     # A-123: a place that is the launcher's alone is opened by the launcher;
     # root's boxes are nobody that such a place is open to
 
