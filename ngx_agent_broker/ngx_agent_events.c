@@ -13,6 +13,7 @@
 static const char *ngx_agent_door_reason(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
+static ngx_uint_t ngx_agent_is_cut(ngx_http_request_t *r);
 static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
@@ -167,8 +168,9 @@ ngx_agent_log(ngx_http_request_t *r)
         audit_line_text(&line, "address", ctx->address.data,
                         ctx->address.len, 64);
 
-        if (ctx->failure) {
-            audit_line_word(&line, "failure", ctx->failure);
+        if (ctx->failure || ngx_agent_is_cut(r)) {
+            audit_line_word(&line, "failure",
+                            ctx->failure ? ctx->failure : "shutdown");
         }
 
         state = NULL;
@@ -227,6 +229,25 @@ ngx_agent_log(ngx_http_request_t *r)
     ngx_agent_slot_count(task->id, 0, 1, 0);
 
     return NGX_OK;
+}
+
+
+/* core's mark on what outlasts worker_shutdown_timeout */
+
+static ngx_uint_t
+ngx_agent_is_cut(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+#if (NGX_HTTP_V2)
+    if (r->stream) {
+        c = r->stream->connection->connection;
+    }
+#endif
+
+    return ngx_exiting && c->close && c->error;
 }
 
 

@@ -18,10 +18,10 @@ my $old = 'sk_reload_old_0123456789abcdef';
 my $new = 'sk_reload_new_0123456789abcdef';
 
 my $t    = AgentTest->new;
-my $up   = $t->upstream(names => ['api.internal']);
+my $up   = $t->upstream(names => ['api.internal', 'pinned.internal']);
 my $port = $up->port;
 my $dns  = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
-                     qw(api.internal second.internal) });
+                     qw(api.internal second.internal pinned.internal) });
 my $plain = $t->upstream(plain => 1);
 my $second = $plain->port;
 my $ca   = $t->ca->{cert};
@@ -653,6 +653,52 @@ sub loaded (@loads) {
 }
 
 
+# E-002, D-017: what outlasts the limit of a worker that leaves
+
+{
+    my $short = $t->broker(
+        main => 'worker_shutdown_timeout 1s;',
+        http => http("agent_policy analysis { bytes_up 1m; $api host pinned.internal:$port "
+                     . "{ tunnel on; private 127.0.0.0/8; } }"));
+    my $task = task('analysis', $short);
+    my $l = $task->{l};
+
+    $l->do(open => { id => 's', port => 8899 });
+    $l->do(write => { id => 's', data => head("$url/stream?n=600&ms=50",
+        $api_host, 'Connection: close') });
+    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200, 'an answer streams');
+
+    my $pid = fork // die "fork: $!";
+    if (!$pid) {
+        my $other = task('analysis', $short);
+        my $r = $other->{l}->do(run => { argv => ['curl', '-sSk',
+            '-x', 'http://127.0.0.1:8899', '--max-time', '30',
+            "https://pinned.internal:$port/stream?n=600&ms=50"],
+            env => { PATH => $ENV{PATH} } });
+        POSIX::_exit($r->{status} == 28 ? 1 : 0);
+    }
+    $short->audit_wait('egress', method => 'CONNECT', verdict => 'allowed');
+    AgentTest::wait_for('bytes in the tunnel', sub {
+        grep { $_->{target} =~ /stream/ && $_->{sni} eq 'pinned.internal' }
+             $up->requests });
+
+    my @old = $short->workers;
+    $short->signal('HUP');
+    AgentTest::wait_for('the old worker to be gone', sub {
+        !grep { kill 0, $_ } @old });
+    waitpid $pid, 0;
+    is($?, 0, 'the tunnel is cut, long before its client gives up');
+    my @ends = $short->audit('egress_end');
+    is(scalar @ends, 2, 'both have their end on record');
+    is_deeply([map { $_->{failure} } @ends], ['shutdown', 'shutdown'],
+              'and why it came') or diag explain \@ends;
+    unlike(read_until($l, 's', qr/\z(?!)/), qr/\r\n0\r\n\r\n\z/,
+           'the answer is cut, and not ended');
+    $short->stop;
+    $l->stop;
+}
+
+
 is_deeply([$b->audit_errors], [], 'the audit is whole');
 {
     my (%starts, %ends);
@@ -661,6 +707,22 @@ is_deeply([$b->audit_errors], [], 'the audit is whole');
     is_deeply([grep { $_ != 1 } values %starts, values %ends], [],
               'each task has begun once and ended once');
     is_deeply([sort keys %starts], [sort keys %ends], 'the same ones');
+}
+# D-017: a worker that leaves, and was not killed, writes what it had to
+{
+    my (%left, %sent, %ended);
+    for my $line ($b->audit) {
+        my $writer = $line->{writer};
+        $left{$writer} = 1 if $line->{event} eq 'worker'
+                              && $line->{action} eq 'end';
+        $sent{$writer}++ if $line->{event} eq 'egress'
+                            && $line->{verdict} eq 'allowed';
+        $ended{$writer}++ if $line->{event} eq 'egress_end';
+    }
+    my @left = grep { $sent{$_} } sort keys %left;
+    cmp_ok(scalar @left, '>', 30, 'many workers have left');
+    is_deeply([grep { $sent{$_} != ($ended{$_} // 0) } @left], [],
+              'and each request of theirs has its end on record');
 }
 unlike($b->error_log =~ s/^.*(?:exited on signal (?:9|25)\b|" was locked by).*$//gmr
                      =~ s/^.*\[emerg\].*(?:nginx\.conf|vault|agent_zone|bind\(\)|still could not bind).*$//gmr,
