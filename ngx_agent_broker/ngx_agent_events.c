@@ -13,7 +13,7 @@
 static const char *ngx_agent_door_reason(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
-static ngx_uint_t ngx_agent_is_cut(ngx_http_request_t *r);
+static const char *ngx_agent_failure(ngx_http_request_t *r);
 static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
@@ -168,9 +168,12 @@ ngx_agent_log(ngx_http_request_t *r)
         audit_line_text(&line, "address", ctx->address.data,
                         ctx->address.len, 64);
 
-        if (ctx->failure || ngx_agent_is_cut(r)) {
-            audit_line_word(&line, "failure",
-                            ctx->failure ? ctx->failure : "shutdown");
+        if (ctx->failure == NULL) {
+            ctx->failure = ngx_agent_failure(r);
+        }
+
+        if (ctx->failure) {
+            audit_line_word(&line, "failure", ctx->failure);
         }
 
         state = NULL;
@@ -232,12 +235,13 @@ ngx_agent_log(ngx_http_request_t *r)
 }
 
 
-/* core's mark on what outlasts worker_shutdown_timeout */
+/* What nobody has told: why an answer that had begun has no end. */
 
-static ngx_uint_t
-ngx_agent_is_cut(ngx_http_request_t *r)
+static const char *
+ngx_agent_failure(ngx_http_request_t *r)
 {
-    ngx_connection_t  *c;
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
 
     c = r->connection;
 
@@ -247,7 +251,19 @@ ngx_agent_is_cut(ngx_http_request_t *r)
     }
 #endif
 
-    return ngx_exiting && c->close && c->error;
+    /* core's mark on what outlasts worker_shutdown_timeout */
+
+    if (ngx_exiting && c->close && c->error) {
+        return "shutdown";
+    }
+
+    u = r->upstream;
+
+    if (u && u->header_sent && u->length > 0 && !r->connection->error) {
+        return "answer_cut";
+    }
+
+    return NULL;
 }
 
 

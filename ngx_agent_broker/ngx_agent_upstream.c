@@ -345,6 +345,12 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
 
     c = pc->connection;
 
+    if (ctx->failure == NULL && c
+        && (c->read->timedout || c->write->timedout))
+    {
+        ctx->failure = "timeout";
+    }
+
     if ((state & NGX_PEER_FAILED) && ctx->failure == NULL) {
 
         verified = (c && c->ssl)
