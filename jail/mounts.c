@@ -371,21 +371,36 @@ mounts_hide(setup_t *s, const mount_op_t *op)
 }
 
 
-/* A tmpfs that the task can write to, and the launcher can look at. */
+/*
+ * A tmpfs that the task can write to, and the launcher can look at.  0, 1 and
+ * 2 may be free here, and are the task's streams before the launcher gets it.
+ */
 
 static int
 mounts_disk(setup_t *s, unsigned disk, const char *path, uint64_t bytes,
     unsigned mode, unsigned long flags)
 {
+    int  fd;
+
     if (mount_tmpfs(path, bytes, mode, flags) != 0) {
         return -1;
     }
 
-    s->disks[disk] = openat(s->root, path,
-                            O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+    fd = openat(s->root, path, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
 
-    if (s->disks[disk] == -1) {
+    if (fd == -1) {
         return -1;
+    }
+
+    s->disks[disk] = fd;
+
+    if (fd <= STDERR_FILENO) {
+        s->disks[disk] = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        (void) close(fd);
+
+        if (s->disks[disk] == -1) {
+            return -1;
+        }
     }
 
     s->ndisks++;
