@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -50,10 +51,11 @@ static int run_print(run_t *r);
 int
 run(options_t *options, char *scrub, size_t scrub_len)
 {
-    int           status;
-    size_t        seed;
-    unsigned      i;
-    static run_t  r;
+    int            status;
+    size_t         seed;
+    unsigned       i;
+    struct rlimit  files;
+    static run_t   r;
 
     static int  (*const steps[])(run_t *r) = {
         run_nested, run_files, run_variables, run_out, run_lock,
@@ -61,6 +63,17 @@ run(options_t *options, char *scrub, size_t scrub_len)
         run_cgroup, run_program, run_signals,
         run_box
     };
+
+    /*
+     * Descriptors are handed over while the box is made, and the kernel lets
+     * a user hand over none while its processes, the tasks of other boxes as
+     * well, have more than this limit on their way.
+     */
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &files);
+    }
 
     /* or the library would open a device for its own */
 

@@ -64,16 +64,6 @@ setup_main(setup_t *s)
         _exit(1);
     }
 
-    /* not before: the set-up needs more of them than some tasks may have */
-
-    files = (struct rlimit) { s->spec->open_files, s->spec->open_files };
-
-    if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
-        (void) setup_detail(s, "the limit of open files cannot be set");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
-    }
-
     /*
      * Nothing runs of which the launcher would say that it did not.  It gets
      * the writable mounts, to read what is used of them, also when the box is
@@ -84,6 +74,20 @@ setup_main(setup_t *s)
         != 0)
     {
         (void) setup_detail(s, "the launcher cannot be told of the start");
+        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        _exit(1);
+    }
+
+    /*
+     * Not before: the set-up needs more of them than some tasks may have, and
+     * a user whose other boxes have as many on their way through sockets may
+     * send none.
+     */
+
+    files = (struct rlimit) { s->spec->open_files, s->spec->open_files };
+
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
+        (void) setup_detail(s, "the limit of open files cannot be set");
         (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }

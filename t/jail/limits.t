@@ -167,6 +167,45 @@ END
        "$way: a run near its limit is told of");
 }
 
+# Descriptors that are on their way through sockets count for the user, and
+# one who has more of them than its limit of open files may send none.
+
+{
+    my $hog = <<'END';
+import array, os, socket, sys
+null, held, n = os.open('/dev/null', os.O_RDONLY), [], 0
+try:
+    while True:
+        held.append(socket.socketpair())
+        held[-1][0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                      array.array('i', [null] * 250))])
+        n += 250
+except OSError as e:
+    os.write(1, b'%d %d' % (n, e.errno))
+open('full', 'w')
+sys.stdin.read()
+END
+    for my $soft (1024, 4096) {
+        my @as = (user => 1, before => sub {
+            syscall(160, 7, pack 'Q2', $soft, 4096) == 0 or die "$!";
+        });
+        pipe(my $r, my $w) or die $!;
+        my $p = spawn(['run', '--offline', '--wall-clock', '15s', '--stdin',
+                       '--', '/usr/bin/python3', '-c', $hog], user => 1,
+                      before => sub { open STDIN, '<&', $r });
+        close $r;
+        wait_for('the hog', sub {
+            my ($main) = children((alive($p))[0] // 0) or return;
+            return -e "/proc/$main/cwd/full";
+        });
+        is(jail(['run', '--offline', '--', 'echo', 'ran'], @as)->{json}
+           {stdout}, "ran\n", 'a box starts beside one that has sent as many '
+           . "descriptors as it can, with $soft files at once");
+        close $w;
+        is(finish($p)->{json}{stdout}, '1250 109', 'control: it had');
+    }
+}
+
 # 60 boxes at once, of one user: slots and ids do not collide
 
 {
