@@ -79,6 +79,10 @@ ngx_agent_decide(ngx_http_request_t *r)
             return NGX_DONE;
         }
 
+        /* an event of the client's may have come first: it goes on once */
+
+        ngx_agent_audit_leave(&ctx->record);
+
         return ngx_agent_allow(r, ctx);
 
     case NGX_AGENT_ALLOWED:

@@ -437,6 +437,79 @@ for my $way ('close', 'QUIT') {
 }
 
 
+# What was recorded is sent once: also when the client's connection has an
+# event between the write of the line, which came early with another request's
+# refusal, and the turn of those who wait for theirs
+
+{
+    my $seldom = $t->dns({ 'api.internal' => { A => ['127.0.0.1'],
+                                               ttl => 0 } });
+    my $keeps = $t->upstream(names => ['api.internal']);
+    my $K = 'api.internal:' . $keeps->port;
+    my $b = $t->broker(http => http_block('logs/agent-audit.log')
+        =~ s/127\.0\.0\.1:\K$dns->{port}/$seldom->{port}/r
+        =~ s/host \K\Q$A\E/$K/r);
+    my $l = $t->launcher;
+    $l->open_task($b->control, 'analysis');
+    my ($worker) = $b->workers;
+    my $get = sub ($url, $host = $K) {
+        return "GET http://$url HTTP/1.1\r\nHost: $host\r\n\r\n";
+    };
+    my $write = sub ($id, $data) { $l->do(write => { id => $id,
+                                                   data => $data }) };
+    my $read = sub ($want) {
+        my $data = '';
+        while ($data !~ $want) {
+            my $r = $l->do(read => { id => 'one', timeout => 5 });
+            last unless length($r->{data} // '');
+            $data = substr($data, -200) . $r->{data};
+        }
+        return $data;
+    };
+
+    # the writing of this answer waits, so that the connection is watched for
+    # it from then on; and it leaves a connection to the upstream
+
+    $l->do(open => { id => 'one', port => 8899 });
+    $write->('one', $get->("$K/big?n=8000000"));
+    sleep 2;                            # the name is asked for anew
+    my $got = 0;
+    while ($got < 8_000_000) {
+        my $r = $l->do(read => { id => 'one', timeout => 5 });
+        last unless length($r->{data} // '');
+        $got += length $r->{data};
+    }
+    AgentTest::wait_for('its end', sub { $b->audit('egress_end') == 1 });
+
+    # in one pass: the address, a refusal, and more from the client
+
+    my $asked = () = $t->read($seldom->{log}) =~ /\n/g;
+    $l->do(open => { id => 'other', port => 8899 });
+    kill 'STOP', $seldom->{pid};
+    $write->('one', $get->("$K/once"));
+    select undef, undef, undef, 0.1;
+    kill 'STOP', $worker;
+    kill 'CONT', $seldom->{pid};
+    AgentTest::wait_for('the address', sub {
+        (() = $t->read($seldom->{log}) =~ /\n/g) > $asked
+    });
+    select undef, undef, undef, 0.1;
+    $write->('other', $get->('evil.example/', 'evil.example'));
+    $write->('one', $get->("$K/next"));
+    kill 'CONT', $worker;
+    $read->(qr/HTTP.*HTTP/s);
+
+    my @seqs = map { $_->{seq} } $b->audit('egress', path => '/once'),
+                                 $b->audit('egress', host => 'evil.example');
+    is(scalar @seqs, 2, 'control: a decision and a refusal')
+        or diag explain [$b->audit];
+    is($seqs[1], $seqs[0] + 1, 'control: together');
+    is(scalar(grep { $_->{target} eq '/once' } $keeps->requests), 1,
+       'what is on record once is sent once');
+    $b->stop;
+}
+
+
 # D-018: a full disk
 
 SKIP: {
