@@ -12,19 +12,11 @@
 #include "audit_line.h"
 
 
-#define DEPTH_MAX  4
-
-/* ,"cut":true with its comma, the open brackets, the last one, the newline */
-#define RESERVED   (sizeof(",\"cut\":true") - 1 + DEPTH_MAX + 2)
-
-#define ROOM       (AUDIT_LINE_MAX - RESERVED)
+#define EVERY(byte)  (0x0101010101010101ULL * (byte))
 
 
-static bool line_key(audit_line_t *line, const char *key, size_t n,
-    size_t value);
-static void line_raw(audit_line_t *line, const char *key, size_t key_len,
-    const char *value, size_t n);
-static void line_escape(audit_line_t *line, unsigned char c);
+static bool are_plain(uint64_t bytes);
+static uint64_t has_zero(uint64_t bytes);
 static void line_put(audit_line_t *line, const void *p, size_t n);
 static void put_digits(char *dst, unsigned value, size_t n, char behind);
 
@@ -50,68 +42,75 @@ audit_line_begin(audit_line_t *line)
 
 
 void
-audit_line_put_text(audit_line_t *line, const char *key, size_t key_len,
-    const void *value, size_t n, size_t max)
+audit_line_put_text(audit_line_t *line, const void *value, size_t n,
+    size_t max)
 {
-    size_t                i, run, used, width;
+    char                 *q, *end;
+    size_t                i;
+    uint64_t              eight;
     const unsigned char  *p;
 
+    static const char  hex[] = "0123456789abcdef";
+
     if (value == NULL) {
-        line_raw(line, key, key_len, "null", 4);
+        line_put(line, "null", 4);
         return;
     }
-
-    if (!line_key(line, key, key_len, 2)) {
-        return;
-    }
-
-    line_put(line, "\"", 1);
 
     p = value;
-    used = 0;
+    q = line->text + line->len;
+    *q++ = '"';
 
-    for (i = 0; i < n; i += run ? run : 1) {
+    end = line->text + AUDIT_LINE_ROOM - 1;
 
-        /* almost all of it is as it was: runs are copied, the rest escaped */
+    if (max < (size_t) (end - q)) {
+        end = q + max;
+    }
 
-        for (run = 0; i + run < n && is_plain[p[i + run]]; run++) {
-            /* void */
+    for (i = 0; i < n; /* void */ ) {
+
+        /* almost all of it stays as it was */
+
+        if (n - i >= sizeof(eight) && end - q >= (ptrdiff_t) sizeof(eight)) {
+
+            memcpy(&eight, p + i, sizeof(eight));
+
+            if (are_plain(eight)) {
+                memcpy(q, &eight, sizeof(eight));
+                q += sizeof(eight);
+                i += sizeof(eight);
+                continue;
+            }
         }
 
-        width = run ? run : 6;
-
-        if (used + width > max || line->len + width + 1 > ROOM) {
-
+        if (end - q < (is_plain[p[i]] ? 1 : 6)) {
             line->cut = true;
-
-            if (run) {
-                width = max - used < ROOM - 1 - line->len
-                        ? max - used : ROOM - 1 - line->len;
-                line_put(line, p + i, width);
-            }
-
             break;
         }
 
-        used += width;
-
-        if (run) {
-            line_put(line, p + i, run);
-
-        } else {
-            line_escape(line, p[i]);
+        if (is_plain[p[i]]) {
+            *q++ = (char) p[i++];
+            continue;
         }
+
+        *q++ = '\\';
+        *q++ = 'u';
+        *q++ = '0';
+        *q++ = '0';
+        *q++ = hex[p[i] >> 4];
+        *q++ = hex[p[i++] & 0xf];
     }
 
-    line_put(line, "\"", 1);
+    *q++ = '"';
+
+    line->len = q - line->text;
 }
 
 
 void
-audit_line_put_number(audit_line_t *line, const char *key, size_t key_len,
-    int64_t value)
+audit_line_put_number(audit_line_t *line, int64_t value)
 {
-    char      number[24], *p, *end;
+    char      number[AUDIT_NUMBER_MAX], *p, *end;
     uint64_t  left;
 
     /* printf() would be half of what a line costs */
@@ -129,15 +128,16 @@ audit_line_put_number(audit_line_t *line, const char *key, size_t key_len,
         *--p = '-';
     }
 
-    line_raw(line, key, key_len, p, end - p);
+    line_put(line, p, end - p);
 }
 
 
 void
 audit_line_bool(audit_line_t *line, const char *key, bool value)
 {
-    line_raw(line, key, strlen(key), value ? "true" : "false",
-             value ? 4 : 5);
+    if (audit_line_key(line, key, 5)) {
+        line_put(line, value ? "true" : "false", value ? 4 : 5);
+    }
 }
 
 
@@ -146,8 +146,8 @@ audit_line_open(audit_line_t *line, const char *key)
 {
     /* an object that does not fit is left out with all that is in it */
 
-    if (line->lost || line->depth == DEPTH_MAX
-        || !line_key(line, key, strlen(key), 1))
+    if (line->lost || line->depth == AUDIT_LINE_DEPTH
+        || !audit_line_key(line, key, 1))
     {
         line->lost++;
         line->cut = true;
@@ -179,7 +179,7 @@ audit_line_close(audit_line_t *line)
 void
 audit_line_copy(audit_line_t *line, const char *text, size_t n)
 {
-    if (line->lost || line->len + n > ROOM) {
+    if (line->lost || line->len + n > AUDIT_LINE_ROOM) {
         line->cut = true;
         return;
     }
@@ -274,56 +274,27 @@ put_digits(char *dst, unsigned value, size_t n, char behind)
 }
 
 
-/* "key": and its comma; false, and the line is cut, when the key and value
-   more bytes of what follows do not fit. */
+/* The same of eight bytes at once, in whatever order they are. */
 
 static bool
-line_key(audit_line_t *line, const char *key, size_t n, size_t value)
+are_plain(uint64_t bytes)
 {
-    char  *p;
+    uint64_t  special;
 
-    if (line->lost || line->len + !line->first + n + 3 + value > ROOM) {
-        line->cut = true;
-        return false;
-    }
+    special = bytes                                     /* 0x80 and above */
+              | ((bytes - EVERY(0x20)) & ~bytes)        /* below a space */
+              | has_zero(bytes ^ EVERY('"'))
+              | has_zero(bytes ^ EVERY('\\'))
+              | has_zero(bytes ^ EVERY(0x7f));
 
-    p = line->text + line->len;
-
-    if (!line->first) {
-        *p++ = ',';
-    }
-
-    *p++ = '"';
-    memcpy(p, key, n);
-    p += n;
-    *p++ = '"';
-    *p++ = ':';
-
-    line->len = p - line->text;
-    line->first = false;
-
-    return true;
+    return (special & EVERY(0x80)) == 0;
 }
 
 
-static void
-line_raw(audit_line_t *line, const char *key, size_t key_len,
-    const char *value, size_t n)
+static uint64_t
+has_zero(uint64_t bytes)
 {
-    if (line_key(line, key, key_len, n)) {
-        line_put(line, value, n);
-    }
-}
-
-
-static void
-line_escape(audit_line_t *line, unsigned char c)
-{
-    static const char  hex[] = "0123456789abcdef";
-
-    char  escape[6] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 0xf] };
-
-    line_put(line, escape, sizeof(escape));
+    return (bytes - EVERY(1)) & ~bytes;
 }
 
 

@@ -15,7 +15,14 @@
 #include <string.h>
 
 
-#define AUDIT_LINE_MAX  4096
+#define AUDIT_LINE_MAX    4096
+#define AUDIT_LINE_DEPTH  4             /* of objects in it */
+#define AUDIT_NUMBER_MAX  20            /* with its sign */
+
+/* ,"cut":true with its comma, the open brackets, the last one, the newline */
+#define AUDIT_LINE_END    (sizeof(",\"cut\":true") - 1 + AUDIT_LINE_DEPTH + 2)
+
+#define AUDIT_LINE_ROOM   (AUDIT_LINE_MAX - AUDIT_LINE_END)
 
 
 typedef struct {
@@ -68,34 +75,75 @@ size_t audit_line_end(audit_line_t *line);
 void audit_line_time(int64_t unix_ms, char dst[25]);
 
 
-/* Inline, so that the compiler measures keys and words that are constants. */
+/* Inline, so that a key which is a constant is stored and not copied. */
 
-void audit_line_put_text(audit_line_t *line, const char *key, size_t key_len,
-    const void *value, size_t n, size_t max);
-void audit_line_put_number(audit_line_t *line, const char *key,
-    size_t key_len, int64_t value);
+static inline bool audit_line_key(audit_line_t *line, const char *key,
+    size_t value);
+void audit_line_put_text(audit_line_t *line, const void *value, size_t n,
+    size_t max);
+void audit_line_put_number(audit_line_t *line, int64_t value);
 
 
 static inline void
 audit_line_text(audit_line_t *line, const char *key, const void *value,
     size_t n, size_t max)
 {
-    audit_line_put_text(line, key, strlen(key), value, n, max);
+    if (audit_line_key(line, key, value ? 2 : 4)) {
+        audit_line_put_text(line, value, n, max);
+    }
 }
 
 
 static inline void
 audit_line_word(audit_line_t *line, const char *key, const char *value)
 {
-    audit_line_put_text(line, key, strlen(key), value,
-                        value ? strlen(value) : 0, 256);
+    audit_line_text(line, key, value, value ? strlen(value) : 0, 256);
 }
 
 
 static inline void
 audit_line_number(audit_line_t *line, const char *key, int64_t value)
 {
-    audit_line_put_number(line, key, strlen(key), value);
+    if (audit_line_key(line, key, AUDIT_NUMBER_MAX)) {
+        audit_line_put_number(line, value);
+    }
+}
+
+
+/*
+ * "key": and its comma; false, and the line is cut, when the key and so many
+ * bytes of a value do not fit.
+ */
+
+static inline bool
+audit_line_key(audit_line_t *line, const char *key, size_t value)
+{
+    char    *p;
+    size_t   n;
+
+    n = strlen(key);
+
+    if (line->lost
+        || line->len + !line->first + n + 3 + value > AUDIT_LINE_ROOM)
+    {
+        line->cut = true;
+        return false;
+    }
+
+    p = line->text + line->len;
+
+    *p = ',';
+    p += !line->first;
+    *p++ = '"';
+    memcpy(p, key, n);
+    p += n;
+    *p++ = '"';
+    *p++ = ':';
+
+    line->len = p - line->text;
+    line->first = false;
+
+    return true;
 }
 
 

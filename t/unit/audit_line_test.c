@@ -150,6 +150,39 @@ test_every_byte(void **state)
 }
 
 
+/* Eight are looked at at once: each byte is found at each of their places. */
+
+static void
+test_every_place(void **state)
+{
+    int            i, at;
+    bool           escaped;
+    json_t        *object;
+    unsigned char  text[17];
+
+    (void) state;
+
+    for (i = 0; i < 256; i++) {
+        for (at = 0; at < 17; at++) {
+
+            memset(text, '!' + (i + at) % 2 * ('[' - '!'), sizeof(text));
+            text[at] = (unsigned char) i;
+
+            audit_line_begin(&line);
+            audit_line_text(&line, "path", text, sizeof(text), 256);
+            object = finish();
+
+            escaped = i < 0x20 || i >= 0x7f || i == '"' || i == '\\';
+
+            expect(line.len == strlen("{\"path\":\"\"}\n") + sizeof(text)
+                               + (escaped ? 5 : 0),
+                   "byte %02x at %d takes %zu bytes", i, at, line.len);
+            json_decref(object);
+        }
+    }
+}
+
+
 static void
 test_forgery(void **state)
 {
@@ -405,6 +438,7 @@ main(void)
                 test_shape),
         PROMISE("D_001 every foreign byte is escaped, none is lost",
                 test_every_byte),
+        PROMISE("D_001 wherever in a value it stands", test_every_place),
         PROMISE("D_004 a box's text forges neither a line nor a field",
                 test_forgery),
         PROMISE("D_005 a long value is cut at its bound and the line says so",
