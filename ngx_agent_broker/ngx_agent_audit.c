@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     u_char        task[NGX_AGENT_ID_LEN];   /* zeros: of none */
     size_t        end;                      /* in the text gathered */
+    ngx_uint_t    allowed;                  /* it is a request's decision */
 } ngx_agent_audit_line_t;
 
 
@@ -375,6 +376,8 @@ ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     wait->sequence = ngx_agent_audit_sequence + ngx_agent_audit_count;
     wait->rc = NGX_AGAIN;
 
+    ngx_agent_audit_lines[ngx_agent_audit_count - 1].allowed = 1;
+
     ngx_queue_insert_tail(&ngx_agent_audit_waits, &wait->queue);
 }
 
@@ -402,7 +405,7 @@ ngx_int_t
 ngx_agent_audit_flush(void)
 {
     ngx_err_t                err;
-    ngx_uint_t               i, n, lines, lost;
+    ngx_uint_t               i, n, lines, lost, allowed;
     ngx_agent_audit_line_t  *line;
 
     line = ngx_agent_audit_lines;
@@ -418,6 +421,8 @@ ngx_agent_audit_flush(void)
 
     for (i = 0; i < n; i += lines) {
 
+        allowed = line[i].allowed;
+
         for (lines = 1; i + lines < n; lines++) {
             if (ngx_memcmp(line[i].task, line[i + lines].task,
                            NGX_AGENT_ID_LEN)
@@ -425,10 +430,12 @@ ngx_agent_audit_flush(void)
             {
                 break;
             }
+
+            allowed += line[i + lines].allowed;
         }
 
         if (line[i].task[0]) {
-            ngx_agent_slot_count(line[i].task, 0, 0, lines);
+            ngx_agent_slot_count(line[i].task, allowed, 0, lines);
         }
     }
 
@@ -466,6 +473,7 @@ ngx_agent_audit_add(audit_line_t *line, const u_char *task)
 
     added = &ngx_agent_audit_lines[ngx_agent_audit_count++];
     added->end = ngx_agent_audit_len;
+    added->allowed = 0;
 
     if (task) {
         ngx_memcpy(added->task, task, NGX_AGENT_ID_LEN);

@@ -500,6 +500,9 @@ bound_id_t ngx_agent_slot_admit(const u_char *id);
 ngx_int_t ngx_agent_slot_charge(const u_char *id, bound_id_t bound,
     uint64_t n);
 
+/* The bytes of what has ended. */
+void ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down);
+
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
 
@@ -551,8 +554,11 @@ ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
 /* The same at the end of this pass of the event loop, or before. */
 void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 
-/* The same, and calls the handler then, with rc as of ngx_agent_audit_write;
-   who cannot be called any more leaves. */
+/*
+ * The same for a request's decision, which is counted as allowed when it is
+ * written.  Calls the handler then, with rc as of ngx_agent_audit_write; who
+ * cannot be called any more leaves.
+ */
 void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     ngx_agent_audit_wait_t *wait);
 void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);

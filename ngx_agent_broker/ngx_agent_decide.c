@@ -489,7 +489,5 @@ ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         r->headers_in.upgrade = NULL;
     }
 
-    ngx_agent_slot_count(ctx->task->id, 1, 0, 0);
-
     return NGX_DECLINED;
 }

@@ -184,10 +184,8 @@ ngx_agent_log(ngx_http_request_t *r)
         }
 
         if (state) {
-            (void) ngx_agent_slot_charge(task->id, BOUND_BYTES_UP,
-                                         state->bytes_sent);
-            (void) ngx_agent_slot_charge(task->id, BOUND_BYTES_DOWN,
-                                         state->bytes_received);
+            ngx_agent_slot_bytes(task->id, state->bytes_sent,
+                                 state->bytes_received);
         }
 
         audit_line_number(&line, "bytes_up",

@@ -253,6 +253,24 @@ ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
 }
 
 
+void
+ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down)
+{
+    ngx_agent_slot_t  *slot;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+        slot->used[BOUND_BYTES_UP] += up;
+        slot->used[BOUND_BYTES_DOWN] += down;
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+}
+
+
 /*
  * A leaky bucket that holds a second's worth: each handshake moves the time
  * of the next one on by its share of a second.

@@ -623,10 +623,8 @@ ngx_agent_tunnel_cleanup(void *data)
         return;
     }
 
-    (void) ngx_agent_slot_charge(t->ac->task->id, BOUND_BYTES_UP,
-                                 t->up_flow.uncharged);
-    (void) ngx_agent_slot_charge(t->ac->task->id, BOUND_BYTES_DOWN,
-                                 t->down_flow.uncharged);
+    ngx_agent_slot_bytes(t->ac->task->id, t->up_flow.uncharged,
+                         t->down_flow.uncharged);
 
     ngx_agent_audit_tunnel_end(t->ctx, t->up_flow.bytes, t->down_flow.bytes);
 }
