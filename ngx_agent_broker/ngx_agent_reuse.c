@@ -38,6 +38,7 @@ typedef struct {
     ngx_ssl_session_t     *session;
     ngx_sockaddr_t         sockaddr;
     socklen_t              socklen;
+    ngx_msec_t             since;           /* it waits */
 } ngx_agent_reuse_t;
 
 
@@ -51,6 +52,7 @@ static ngx_uint_t ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx,
 static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_idle(ngx_event_t *ev);
+static void ngx_agent_reuse_expire(ngx_event_t *ev);
 static void ngx_agent_reuse_dummy(ngx_event_t *ev);
 static void ngx_agent_reuse_take(ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_remove(ngx_agent_reuse_t *item);
@@ -59,6 +61,7 @@ static void ngx_agent_reuse_close(ngx_connection_t *c);
 
 static ngx_queue_t  ngx_agent_connections;
 static ngx_uint_t   ngx_agent_connections_count;
+static ngx_event_t  ngx_agent_connections_timer;
 static ngx_queue_t  ngx_agent_sessions;
 static ngx_uint_t   ngx_agent_sessions_count;
 
@@ -107,10 +110,6 @@ found:
     c->read->log = pc->log;
     c->write->log = pc->log;
     c->pool->log = pc->log;
-
-    if (c->read->timer_set) {
-        ngx_del_timer(c->read);
-    }
 
     pc->connection = c;
     pc->cached = 1;
@@ -168,6 +167,11 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     item->session = NULL;
     item->sockaddr = ctx->sockaddr;
     item->socklen = pc->socklen;
+    item->since = ngx_current_msec;
+
+    if (!ngx_agent_connections_timer.timer_set) {
+        ngx_add_timer(&ngx_agent_connections_timer, NGX_AGENT_REUSE_IDLE);
+    }
 
     ngx_queue_insert_head(&ngx_agent_connections, &item->queue);
     ngx_agent_connections_count++;
@@ -175,7 +179,10 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     pc->connection = NULL;
 
     c->read->delayed = 0;
-    ngx_add_timer(c->read, NGX_AGENT_REUSE_IDLE);
+
+    if (c->read->timer_set) {
+        ngx_del_timer(c->read);
+    }
 
     if (c->write->timer_set) {
         ngx_del_timer(c->write);
@@ -298,9 +305,18 @@ ngx_agent_reuse_drop(ngx_agent_task_t *task)
 static void
 ngx_agent_reuse_init(void)
 {
+    static ngx_connection_t  none;          /* nginx logs the fd of it */
+
     if (ngx_agent_connections.next == NULL) {
         ngx_queue_init(&ngx_agent_connections);
         ngx_queue_init(&ngx_agent_sessions);
+
+        none.fd = (ngx_socket_t) -1;
+
+        ngx_agent_connections_timer.handler = ngx_agent_reuse_expire;
+        ngx_agent_connections_timer.data = &none;
+        ngx_agent_connections_timer.log = ngx_cycle->log;
+        ngx_agent_connections_timer.cancelable = 1;
     }
 }
 
@@ -401,7 +417,7 @@ ngx_agent_reuse_idle(ngx_event_t *ev)
 
     c = ev->data;
 
-    if (!c->close && !ev->timedout) {
+    if (!c->close) {
 
         n = recv(c->fd, &byte, 1, MSG_PEEK);
 
@@ -417,6 +433,35 @@ ngx_agent_reuse_idle(ngx_event_t *ev)
     /* the end, or bytes that answer nothing: neither may meet a request */
 
     ngx_agent_reuse_remove(c->data);
+}
+
+
+/*
+ * One timer for all: each request would set and delete one of its own.  The
+ * last of the list has waited longest.
+ */
+
+static void
+ngx_agent_reuse_expire(ngx_event_t *ev)
+{
+    ngx_queue_t        *q;
+    ngx_msec_int_t      left;
+    ngx_agent_reuse_t  *item;
+
+    while (!ngx_queue_empty(&ngx_agent_connections)) {
+
+        q = ngx_queue_last(&ngx_agent_connections);
+        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+
+        left = (ngx_msec_int_t) (item->since + NGX_AGENT_REUSE_IDLE
+                                 - ngx_current_msec);
+        if (left > 0) {
+            ngx_add_timer(ev, (ngx_msec_t) left);
+            return;
+        }
+
+        ngx_agent_reuse_remove(item);
+    }
 }
 
 
