@@ -393,7 +393,8 @@ struct ngx_agent_ctx_s {
     ngx_uint_t             addresses_count;
     ngx_uint_t             next;            /* to be dialled */
     ngx_sockaddr_t         sockaddr;        /* of the one being dialled */
-    ngx_str_t              address;         /* the last one, as text */
+    const address_t       *named;           /* the last one, and as text: */
+    ngx_str_t              address;
     ngx_str_t              peer;            /* "address:port", for logs */
 
     void                  *owner;           /* the tunnel, without a request */
@@ -730,6 +731,8 @@ void ngx_agent_resolve_cancel(void *ctx);
 /* Leaves the addresses that may be dialled, and the first as text. */
 ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
 
+ngx_int_t ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a);
+
 
 /* ngx_agent_refuse.c */
 
@@ -756,7 +759,7 @@ const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 /* ngx_agent_reuse.c */
 
-ngx_int_t ngx_agent_reuse_get(ngx_peer_connection_t *pc,
+address_t *ngx_agent_reuse_get(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx);
 void ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_uint_t state);

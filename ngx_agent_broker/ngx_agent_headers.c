@@ -121,7 +121,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     size = (from->last - from->pos)
            + t->method_len + t->path_len + t->query_len
-           + AUTHORITY_HOST_MAX + 128
+           + t->authority.host_len + 128
            + (ctx->rule->credential ? VAULT_VALUE_MAX : 0);
 
     to = ngx_create_temp_buf(r->pool, size);

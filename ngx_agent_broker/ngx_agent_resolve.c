@@ -8,6 +8,8 @@
 #include "ngx_agent_broker.h"
 
 
+static ngx_int_t ngx_agent_addresses(ngx_agent_ctx_t *ctx,
+    const address_t *addresses, ngx_uint_t n);
 static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
 static ngx_uint_t ngx_agent_is_own(address_t *a, in_port_t port);
 static ngx_uint_t ngx_agent_is_local(u_char *bytes, size_t len);
@@ -17,6 +19,7 @@ ngx_int_t
 ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 {
     size_t                     n;
+    address_t                  found[NGX_AGENT_ADDRS_MAX];
     authority_t               *a;
     ngx_resolver_t            *resolver;
     ngx_resolver_ctx_t        *rctx, temp;
@@ -25,29 +28,21 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 
     a = &ctx->target.authority;
 
-    ctx->addresses = ngx_pcalloc(ctx->pool,
-                                 NGX_AGENT_ADDRS_MAX * sizeof(address_t));
-    if (ctx->addresses == NULL) {
-        return NGX_ERROR;
-    }
-
     if (a->kind != AUTHORITY_NAME) {
-        ctx->addresses[0].v6 = (a->kind == AUTHORITY_IPV6);
-        ngx_memcpy(ctx->addresses[0].bytes, a->address, 16);
-        ctx->addresses_count = 1;
+        found[0].v6 = (a->kind == AUTHORITY_IPV6);
+        ngx_memcpy(found[0].bytes, a->address, 16);
 
-        return NGX_OK;
+        return ngx_agent_addresses(ctx, found, 1);
     }
 
     amcf = core->ctx->main_conf[ngx_agent_broker_module.ctx_index];
 
-    n = amcf->hosts ? system_hosts_find(amcf->hosts, a->host, ctx->addresses,
+    n = amcf->hosts ? system_hosts_find(amcf->hosts, a->host, found,
                                         NGX_AGENT_ADDRS_MAX)
                     : 0;
     if (n) {
-        ctx->addresses_count = ngx_min(n, NGX_AGENT_ADDRS_MAX);
-
-        return NGX_OK;
+        return ngx_agent_addresses(ctx, found,
+                                   ngx_min(n, NGX_AGENT_ADDRS_MAX));
     }
 
     clcf = core->ctx->loc_conf[ngx_http_core_module.ctx_index];
@@ -92,6 +87,22 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 }
 
 
+static ngx_int_t
+ngx_agent_addresses(ngx_agent_ctx_t *ctx, const address_t *addresses,
+    ngx_uint_t n)
+{
+    ctx->addresses = ngx_palloc(ctx->pool, n * sizeof(address_t));
+    if (ctx->addresses == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->addresses, addresses, n * sizeof(address_t));
+    ctx->addresses_count = n;
+
+    return NGX_OK;
+}
+
+
 static void
 ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 {
@@ -107,19 +118,12 @@ ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 
     /* all are judged: the one that may be dialled can be the last */
 
-    if (rctx->state == 0 && rctx->naddrs > NGX_AGENT_ADDRS_MAX) {
-
-        a = ngx_pcalloc(ctx->pool, rctx->naddrs * sizeof(address_t));
-
-        if (a) {
-            ctx->addresses = a;
-
-        } else {
-            rctx->naddrs = NGX_AGENT_ADDRS_MAX;
-        }
+    if (rctx->state == 0) {
+        ctx->addresses = ngx_pcalloc(ctx->pool,
+                                     rctx->naddrs * sizeof(address_t));
     }
 
-    for (i = 0; rctx->state == 0 && i < rctx->naddrs; i++) {
+    for (i = 0; ctx->addresses && i < rctx->naddrs; i++) {
 
         sa = rctx->addrs[i].sockaddr;
         a = &ctx->addresses[n];
@@ -169,7 +173,6 @@ ngx_agent_resolve_cancel(void *data)
 ngx_agent_reason_e
 ngx_agent_guard(ngx_agent_ctx_t *ctx)
 {
-    u_char       *text;
     ngx_uint_t    i, good;
     address_t    *addresses;
     const char   *why, *first;
@@ -180,11 +183,6 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
 
     if (ctx->addresses_count == 0) {
         return NGX_AGENT_REASON_RESOLVE;
-    }
-
-    text = ngx_pnalloc(ctx->pool, NGX_SOCKADDR_STRLEN);
-    if (text == NULL) {
-        return NGX_AGENT_REASON_INTERNAL;
     }
 
     for (i = 0; i < ctx->addresses_count; i++) {
@@ -208,13 +206,50 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
 
     /* the audit line names what would be, or was not, dialled */
 
-    ctx->address.data = text;
-    ctx->address.len = address_text(&addresses[0], (char *) text);
+    if (ngx_agent_name_peer(ctx, &addresses[0]) != NGX_OK) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
 
     ctx->addresses_count = good;
     ctx->why = good ? NULL : first;
 
     return good ? NGX_AGENT_REASON_RULE : NGX_AGENT_REASON_ADDRESS;
+}
+
+
+/* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it. */
+
+ngx_int_t
+ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a)
+{
+    u_char  *p;
+
+    p = ngx_pnalloc(ctx->pool, ADDRESS_TEXT_MAX + sizeof("[]:65535") - 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ctx->named = a;
+    ctx->peer.data = p;
+
+    if (a->v6) {
+        *p++ = '[';
+    }
+
+    ctx->address.data = p;
+    ctx->address.len = address_text(a, (char *) p);
+
+    p += ctx->address.len;
+
+    if (a->v6) {
+        *p++ = ']';
+    }
+
+    p = ngx_sprintf(p, ":%ui", (ngx_uint_t) ctx->port);
+
+    ctx->peer.len = p - ctx->peer.data;
+
+    return NGX_OK;
 }
 
 

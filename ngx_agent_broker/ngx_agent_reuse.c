@@ -36,8 +36,7 @@ typedef struct {
     ngx_connection_t      *connection;      /* either of these two; of its
                                                pool, or allocated */
     ngx_ssl_session_t     *session;
-    ngx_sockaddr_t         sockaddr;
-    socklen_t              socklen;
+    address_t              address;         /* that it leads to */
     ngx_msec_t             since;           /* it waits */
 } ngx_agent_reuse_t;
 
@@ -49,7 +48,7 @@ static void ngx_agent_reuse_key(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_key_t *key);
 static ngx_uint_t ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_key_t *key);
-static ngx_uint_t ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx,
+static address_t *ngx_agent_reuse_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_reuse_t *item);
 static void ngx_agent_reuse_idle(ngx_event_t *ev);
 static void ngx_agent_reuse_expire(ngx_event_t *ev);
@@ -66,11 +65,12 @@ static ngx_queue_t  ngx_agent_sessions;
 static ngx_uint_t   ngx_agent_sessions_count;
 
 
-/* NGX_DONE: pc has a connection that was kept. */
+/* The address that pc's connection, which was kept, leads to; or NULL. */
 
-ngx_int_t
+address_t *
 ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
+    address_t          *a;
     ngx_queue_t        *q;
     ngx_connection_t   *c;
     ngx_agent_reuse_t  *item;
@@ -83,22 +83,21 @@ ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
     {
         item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
 
-        if (ngx_agent_reuse_fits(ctx, &item->key)
-            && ngx_agent_reuse_is_judged(ctx, item))
-        {
-            goto found;
+        if (ngx_agent_reuse_fits(ctx, &item->key)) {
+
+            a = ngx_agent_reuse_judged(ctx, item);
+
+            if (a) {
+                goto found;
+            }
         }
     }
 
-    return NGX_DECLINED;
+    return NULL;
 
 found:
 
     c = item->connection;
-
-    ctx->sockaddr = item->sockaddr;
-    pc->sockaddr = &ctx->sockaddr.sockaddr;
-    pc->socklen = item->socklen;
 
     ngx_agent_reuse_take(item);
     ctx->reused = item;
@@ -114,7 +113,7 @@ found:
     pc->connection = c;
     pc->cached = 1;
 
-    return NGX_DONE;
+    return a;
 }
 
 
@@ -165,8 +164,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 
     item->connection = c;
     item->session = NULL;
-    item->sockaddr = ctx->sockaddr;
-    item->socklen = pc->socklen;
+    item->address = *ctx->named;
     item->since = ngx_current_msec;
 
     if (!ngx_agent_connections_timer.timer_set) {
@@ -380,31 +378,26 @@ ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
 }
 
 
-/* Does it lead to an address that this request may go to? */
+/* The one of the addresses that this request may go to, or NULL. */
 
-static ngx_uint_t
-ngx_agent_reuse_is_judged(ngx_agent_ctx_t *ctx, ngx_agent_reuse_t *item)
+static address_t *
+ngx_agent_reuse_judged(ngx_agent_ctx_t *ctx, ngx_agent_reuse_t *item)
 {
-    u_char      *bytes;
-    size_t       len;
-    ngx_uint_t   i, v6;
-
-    v6 = (item->sockaddr.sockaddr.sa_family == AF_INET6);
-
-    bytes = v6 ? (u_char *) &item->sockaddr.sockaddr_in6.sin6_addr
-               : (u_char *) &item->sockaddr.sockaddr_in.sin_addr;
-    len = v6 ? 16 : 4;
+    ngx_uint_t   i;
+    address_t   *a;
 
     for (i = 0; i < ctx->addresses_count; i++) {
 
-        if (ctx->addresses[i].v6 == v6
-            && ngx_memcmp(ctx->addresses[i].bytes, bytes, len) == 0)
+        a = &ctx->addresses[i];
+
+        if (a->v6 == item->address.v6
+            && ngx_memcmp(a->bytes, item->address.bytes, a->v6 ? 16 : 4) == 0)
         {
-            return 1;
+            return a;
         }
     }
 
-    return 0;
+    return NULL;
 }
 
 

@@ -27,8 +27,6 @@ static ngx_int_t ngx_agent_upstream_init(ngx_conf_t *cf,
 static ngx_int_t ngx_agent_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data);
-static ngx_int_t ngx_agent_peer_names(ngx_peer_connection_t *pc,
-    ngx_agent_ctx_t *ctx);
 static void ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_int_t ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data);
@@ -247,6 +245,8 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
+    address_t  *a;
+
     ctx->failure = NULL;                    /* that was the one before it */
 
     /* should a kept connection have ended meanwhile, a new one is made */
@@ -254,9 +254,11 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     if (!ctx->kept) {
         ctx->kept = 1;
 
-        if (ngx_agent_reuse_get(pc, ctx) == NGX_DONE) {
-            return ngx_agent_peer_names(pc, ctx) == NGX_OK ? NGX_DONE
-                                                           : NGX_ERROR;
+        a = ngx_agent_reuse_get(pc, ctx);
+
+        if (a) {
+            return ngx_agent_peer_address(pc, ctx, a) == NGX_OK ? NGX_DONE
+                                                                : NGX_ERROR;
         }
     }
 
@@ -270,6 +272,8 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     return ngx_agent_peer_address(pc, ctx, &ctx->addresses[ctx->next++]);
 }
 
+
+/* Where the request goes; the name is for nginx's logs and for the audit. */
 
 ngx_int_t
 ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
@@ -297,41 +301,9 @@ ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 
     pc->sockaddr = &ctx->sockaddr.sockaddr;
 
-    return ngx_agent_peer_names(pc, ctx);
-}
-
-
-/* Where the request goes, for nginx's logs and for the audit. */
-
-static ngx_int_t
-ngx_agent_peer_names(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
-{
-    u_char  *p, *port;
-
-    p = ngx_pnalloc(ctx->pool, NGX_SOCKADDR_STRLEN);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    ctx->peer.data = p;
-    ctx->peer.len = ngx_sock_ntop(pc->sockaddr, pc->socklen, p,
-                                  NGX_SOCKADDR_STRLEN, 1);
-
-    /* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it */
-
-    for (port = p + ctx->peer.len; *--port != ':'; /* void */ ) { /* void */ }
-
-    if (*p == '[') {
-        p++;
-        port--;
-    }
-
-    ctx->address.data = p;
-    ctx->address.len = port - p;
-
     pc->name = &ctx->peer;
 
-    return NGX_OK;
+    return (a == ctx->named) ? NGX_OK : ngx_agent_name_peer(ctx, a);
 }
 
 

@@ -16,6 +16,9 @@
 #define PORT_HTTPS  443
 
 
+static target_error_t target_read(const unsigned char *line, size_t n,
+    const unsigned char *host, size_t host_len, target_t *t,
+    const char **why);
 static bool target_is_token_byte(unsigned char ch);
 static bool target_is_version(const unsigned char *p,
     const unsigned char *end);
@@ -27,14 +30,28 @@ target_error_t
 target_parse(const unsigned char *line, size_t n, const unsigned char *host,
     size_t host_len, target_t *out, const char **why)
 {
+    target_error_t  err;
+
+    memset(out, 0, sizeof(target_t));
+
+    err = target_read(line, n, host, host_len, out, why);
+
+    if (err != TARGET_OK) {
+        memset(out, 0, sizeof(target_t));
+    }
+
+    return err;
+}
+
+
+static target_error_t
+target_read(const unsigned char *line, size_t n, const unsigned char *host,
+    size_t host_len, target_t *t, const char **why)
+{
     size_t                i;
-    target_t              t;
     authority_t           by_host;
     authority_error_t     err;
     const unsigned char  *p, *end, *last, *slash;
-
-    memset(out, 0, sizeof(target_t));
-    memset(&t, 0, sizeof(target_t));
 
     *why = "the request line is malformed";
 
@@ -46,8 +63,8 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
         return TARGET_MALFORMED;
     }
 
-    t.method = line;
-    t.method_len = i;
+    t->method = line;
+    t->method_len = i;
 
     p = line + i + 1;
     last = line + n;
@@ -74,15 +91,13 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
             return TARGET_MALFORMED;
         }
 
-        err = authority_parse(host, host_len, PORT_HTTP, &t.authority);
+        err = authority_parse(host, host_len, PORT_HTTP, &t->authority);
         if (err != AUTHORITY_OK) {
             *why = authority_strerror(err);
             return TARGET_MALFORMED;
         }
 
-        target_split(p, end, &t);
-
-        *out = t;
+        target_split(p, end, t);
 
         return TARGET_OK;
     }
@@ -94,27 +109,27 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
                && strncasecmp((const char *) p, "https://", 8) == 0)
     {
         p += 8;
-        t.https = true;
+        t->https = true;
 
     } else {
         *why = "the target is neither a path nor an http or https URL";
         return TARGET_MALFORMED;
     }
 
-    t.absolute = true;
+    t->absolute = true;
 
     for (slash = p; slash < end && *slash != '/' && *slash != '?'; slash++) {
         /* void */
     }
 
     err = authority_parse(p, (size_t) (slash - p),
-                          t.https ? PORT_HTTPS : PORT_HTTP, &t.authority);
+                          t->https ? PORT_HTTPS : PORT_HTTP, &t->authority);
     if (err != AUTHORITY_OK) {
         *why = authority_strerror(err);
         return TARGET_MALFORMED;
     }
 
-    target_split(slash, end, &t);
+    target_split(slash, end, t);
 
     if (host) {
 
@@ -125,21 +140,19 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
          */
 
         err = authority_parse(host, host_len,
-                              t.https ? PORT_HTTPS : PORT_HTTP, &by_host);
+                              t->https ? PORT_HTTPS : PORT_HTTP, &by_host);
         if (err != AUTHORITY_OK) {
             *why = authority_strerror(err);
             return TARGET_MALFORMED;
         }
 
-        if (!authority_same_host(&by_host, &t.authority)
-            || by_host.port != t.authority.port)
+        if (!authority_same_host(&by_host, &t->authority)
+            || by_host.port != t->authority.port)
         {
             *why = "the request line and Host name different targets";
             return TARGET_MISMATCH;
         }
     }
-
-    *out = t;
 
     return TARGET_OK;
 }
