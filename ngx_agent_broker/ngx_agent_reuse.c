@@ -141,14 +141,19 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         return;
     }
 
-    item = pc->cached ? ctx->reused
-                      : ngx_palloc(c->pool, sizeof(ngx_agent_reuse_t));
-    if (item == NULL) {
-        return;
-    }
-
     ngx_agent_reuse_init();
-    ngx_agent_reuse_key(ctx, &item->key);
+
+    if (pc->cached) {
+        item = ctx->reused;                 /* has the key of this request */
+
+    } else {
+        item = ngx_palloc(c->pool, sizeof(ngx_agent_reuse_t));
+        if (item == NULL) {
+            return;
+        }
+
+        ngx_agent_reuse_key(ctx, &item->key);
+    }
 
     max = ngx_agent_reuse_max();
 
