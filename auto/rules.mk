@@ -151,11 +151,14 @@ $(O)/o/%.o: %.c Makefile auto/rules.mk
 # The module, through the configure of nginx-dev.  It writes only below
 # --builddir.  Sanitizers come in through CC when make runs: given to
 # configure they would change what its feature tests find, and with that the
-# layout of nginx's structures.  nginx adds -W -Wall -Werror itself.
+# layout of nginx's structures.  nginx adds -W -Wall -Werror itself.  Nobody
+# puts another function in the place of one of the module's: they are called,
+# and inlined, directly.
 
 NGX_CC_OPT := $(filter-out -std=gnu17,$(HARDEN)) -fPIC -Wformat-security \
-              $(CC_OPT)
-NGX_LD_OPT := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -fPIC $(LD_OPT)
+              -fno-semantic-interposition $(CC_OPT)
+NGX_LD_OPT := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -fPIC \
+              -Wl,-Bsymbolic-functions $(LD_OPT)
 
 NGX_OBJS := $(ROOT)/$(O)/nginx
 
