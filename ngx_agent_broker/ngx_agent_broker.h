@@ -436,6 +436,9 @@ void ngx_agent_host_peek(ngx_conf_t *cf);
 
 /* ngx_agent_check.c */
 
+ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
+ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_servers(ngx_conf_t *cf,

@@ -379,7 +379,9 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_agent_check_credentials(cf, amcf) != NGX_OK
+    if (ngx_agent_check_user(cf) != NGX_OK
+        || ngx_agent_check_credentials(cf, amcf) != NGX_OK
+        || ngx_agent_check_readable(cf, amcf) != NGX_OK
         || ngx_agent_check_servers(cf, amcf) != NGX_OK
         || ngx_agent_system_names(cf, amcf) != NGX_OK)
     {
@@ -474,6 +476,19 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
 
     *path = value[1];
+
+    /* what nginx's own logs take: here it would be a file of that name */
+
+    if (ngx_strcmp(path->data, "off") == 0
+        || ngx_strcmp(path->data, "stderr") == 0
+        || ngx_strncmp(path->data, "syslog:", 7) == 0
+        || ngx_strncmp(path->data, "memory:", 7) == 0)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" takes a path, and no \"%V\"",
+                           &cmd->name, path);
+        return NGX_CONF_ERROR;
+    }
 
     if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK) {
         return NGX_CONF_ERROR;

@@ -16,10 +16,36 @@ static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
+static char *ngx_agent_real(const char *name);
+static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
 
 
 extern ngx_module_t  ngx_http_proxy_module;
+
+
+/*
+ * Workers read hostile bytes and must not be root: a hole in one would be one
+ * in the host.  A master that is not root has workers that are not.
+ */
+
+ngx_int_t
+ngx_agent_check_user(ngx_conf_t *cf)
+{
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cf->cycle->conf_ctx,
+                                           ngx_core_module);
+
+    if (geteuid() == 0 && ccf->user == 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "workers would run as root: give them a user with "
+                      "\"user USER;\" at the top of the configuration");
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
 
 
 /* Each credential that a host names is in the vault, or its line is named. */
@@ -56,6 +82,121 @@ ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * What is the broker's alone is in no box: not where it is, and not through
+ * what holds it.  A box of an ordinary user reads what that user may, so the
+ * files' modes do not keep it out.
+ */
+
+ngx_int_t
+ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    char         *own, *path;
+    size_t        p, r;
+    policy_t     *policy;
+    ngx_int_t     rc;
+    ngx_uint_t    i;
+
+    const struct {
+        const char  *directive;
+        ngx_str_t   *path;
+    } mine[] = {
+        { "agent_vault", &amcf->vault_file },
+        { "agent_audit", &amcf->audit_file },
+        { "agent_state", &amcf->state_dir },
+        { "agent_ca", &amcf->ca_key_file }
+    };
+
+    rc = NGX_OK;
+
+    for (i = 0; i < sizeof(mine) / sizeof(mine[0]) && rc == NGX_OK; i++) {
+
+        /* what is not there yet is where it will be made */
+
+        own = mine[i].path->len ? ngx_agent_real((char *) mine[i].path->data)
+                                : NULL;
+        if (own == NULL) {
+            continue;
+        }
+
+        for (p = 0; p < amcf->set->policies_count; p++) {
+            policy = amcf->set->policies[p];
+
+            for (r = 0; r < policy->readable_count; r++) {
+                path = ngx_agent_real(policy->readable[r]);
+
+                if (path && (ngx_agent_holds(path, own)
+                             || ngx_agent_holds(own, path)))
+                {
+                    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                                  "\"readable %s\" of policy \"%s\" would "
+                                  "show \"%s %V\" to its boxes: name what "
+                                  "else they need, or keep that elsewhere",
+                                  policy->readable[r], policy->name,
+                                  mine[i].directive, mine[i].path);
+                    rc = NGX_ERROR;
+                }
+
+                free(path);
+            }
+        }
+
+        free(own);
+    }
+
+    return rc;
+}
+
+
+/* Without links as far as it is there; to be freed. */
+
+static char *
+ngx_agent_real(const char *name)
+{
+    char        *real, *text, dir[PATH_MAX];
+    size_t       len;
+    const char  *last;
+
+    real = realpath(name, NULL);
+    last = strrchr(name, '/');
+
+    if (real || last == NULL || last == name) {
+        return real;
+    }
+
+    (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
+                       ngx_min((size_t) (last - name) + 1, sizeof(dir)));
+
+    real = ngx_agent_real(dir);
+    if (real == NULL) {
+        return NULL;
+    }
+
+    len = strlen(real) + strlen(last) + 1;
+    text = malloc(len);
+
+    if (text) {
+        (void) snprintf(text, len, "%s%s", real, last);
+    }
+
+    free(real);
+
+    return text;
+}
+
+
+static ngx_uint_t
+ngx_agent_holds(const char *dir, const char *path)
+{
+    size_t  len;
+
+    len = strlen(dir);
+
+    return strncmp(dir, path, len) == 0
+           && (path[len] == '/' || path[len] == '\0');
 }
 
 

@@ -762,6 +762,48 @@ for my $second ($b->prefix, $t->nginx_prefix) {
     ok(!-e $b->control, 'an orderly end removes the socket');
 }
 
+# What is the broker's own is in no box, by whatever name
+
+{
+    my $dir = $t->dir;
+    mkdir "$dir/keep";
+    mkdir "$dir/keep/state", 0700;
+    mkdir "$dir/other";
+    my $kept = $t->write('keep/vault', "api = $token\n", 0600);
+    symlink "$dir/keep", "$dir/link";
+    my %own = (vault => "agent_vault $kept;",
+               audit => "agent_audit $dir/keep/audit.log;",
+               zone => "agent_state $dir/keep/state;");
+    for my $case (['the directory it is in', "$dir/keep"],
+                  ['what holds that', $dir],
+                  ['a link to it', "$dir/link"],
+                  ['the vault', $kept],
+                  ['the state', "$dir/keep/state"],
+                  ['a part of the state', "$dir/keep/state/ca"],
+                  ['an audit that is not there yet', "$dir/keep/audit.log"])
+    {
+        my ($what, $path) = @$case;
+        refused("$what, readable in a box",
+                http("agent_policy a { readable $path; }", %own),
+                qr/"readable \Q$path\E" of policy "a" would show "agent_\w+ /);
+    }
+    accepted('what lies beside them, readable in a box',
+             http("agent_policy a { readable $dir/other $dir/keepsake; }",
+                  %own));
+}
+
+for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {
+    refused("agent_audit $word", http('', audit => "agent_audit $word; #!"),
+            qr/"agent_audit" takes a path, and no "\Q$word\E"/);
+}
+
+SKIP: {
+    skip 'only root has workers of another user', 2 if !AgentTest::is_root();
+    refused('workers that are root', policy(''), qr/would run as root.*"user/,
+            worker_user => 'root');
+    accepted('workers that are not', policy(''), worker_user => 'nobody nogroup');
+}
+
 SKIP: {
     skip 'only root can give a socket away', 2 if !AgentTest::is_root();
     my $p = $t->nginx_prefix;
