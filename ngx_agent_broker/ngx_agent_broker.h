@@ -11,6 +11,7 @@
  *   ngx_agent_zone.c           shared memory: the policies by generation, the
  *                              vault's values
  *   ngx_agent_slot.c           shared memory: a slot for each live task
+ *   ngx_agent_tally.c          what a task has used and was refused
  *   ngx_agent_set.c            a worker's compiled copy of the policies
  *   ngx_agent_audit.c          the audit file
  *   ngx_agent_events.c         what stands in each event's line
@@ -491,6 +492,19 @@ ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
 /* Is this net namespace a live task's? */
 ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
 
+/* Frees the slot if `sequence` still has the lease: NGX_OK, else DECLINED. */
+ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
+    ngx_agent_slot_view_t *view);
+
+/*
+ * Takes one slot whose worker is gone, and whose life is over or whose
+ * launcher has had its time to resume.
+ */
+ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
+
+
+/* ngx_agent_tally.c */
+
 /*
  * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
  * the first time past it (so that one line can say so).
@@ -518,16 +532,6 @@ void ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
 
 /* The refusals as a JSON array, the number of all in *count. */
 json_t *ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count);
-
-/* Frees the slot if `sequence` still has the lease: NGX_OK, else DECLINED. */
-ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
-    ngx_agent_slot_view_t *view);
-
-/*
- * Takes one slot whose worker is gone, and whose life is over or whose
- * launcher has had its time to resume.
- */
-ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 
 
 /* ngx_agent_set.c */

@@ -1,4 +1,7 @@
-/* The zone as ngx_agent_zone.c and ngx_agent_slot.c share it. */
+/*
+ * The zone as ngx_agent_zone.c, ngx_agent_slot.c and ngx_agent_tally.c share
+ * it.
+ */
 
 #ifndef NGX_AGENT_ZONE_H
 #define NGX_AGENT_ZONE_H
@@ -32,6 +35,9 @@ typedef struct {
 extern ngx_slab_pool_t   *ngx_agent_pool;
 extern ngx_agent_zone_t  *ngx_agent_zone;
 
+
+/* NULL: there is none.  The lock is held as long as the slot is looked at. */
+ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
 
 void ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
     ngx_rbtree_node_t *sentinel);
