@@ -194,9 +194,15 @@ mount_there(setup_t *s, const char *path, mode_t type)
         return -1;
     }
 
+    if ((st.st_mode & S_IFMT) == type) {
+        return 0;
+    }
+
     errno = EEXIST;
 
-    return (st.st_mode & S_IFMT) == type ? 0 : -1;
+    return setup_detail(s, "/%s of the box is %s: the policy must name "
+                        "another place", path,
+                        S_ISLNK(st.st_mode) ? "a link" : "something else");
 }
 
 

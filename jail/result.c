@@ -115,7 +115,7 @@ result_text(result_t *r)
                      " s:o,"
                      " s:{s:I, s:I, s:I, s:I, s:I},"
                      " s:o, s:O*, s:o, s:o, s:o,"
-                     " s:{s:s, s:s, s:s?, s:s?, s:s, s:o, s:s?}}",
+                     " s:{s:s?, s:s?, s:s?, s:s?, s:s?, s:o, s:s?}}",
 
                      "task_id", r->task_id,
                      "stdout", out,
@@ -148,12 +148,14 @@ result_text(result_t *r)
                      "workspace", r->workspace ? json_incref(r->workspace)
                                                : json_null(),
 
-                     "enforced", "isolation", "namespaces",
-                                 "kernel", "shared",
-                                 "broker", r->broker ? "1" : NULL,
-                                 "cgroup", r->cgroup,
-                                 "seccomp", SECCOMP_PROFILE,
-                                 "landlock", r->landlock
+                     "enforced", "isolation", r->is_built ? "namespaces" : NULL,
+                                 "kernel", r->is_built ? "shared" : NULL,
+                                 "broker", r->is_built && r->broker
+                                           ? "1" : NULL,
+                                 "cgroup", r->is_built ? r->cgroup : NULL,
+                                 "seccomp", r->is_built ? SECCOMP_PROFILE
+                                                        : NULL,
+                                 "landlock", r->is_built
                                              ? json_integer(r->landlock)
                                              : json_null(),
                                  "policy_hash", r->policy_hash[0]

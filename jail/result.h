@@ -94,6 +94,7 @@ typedef struct {
     char          policy_hash[BROKER_HASH_MAX + 1];
     const char   *cgroup;       /* version, or NULL */
     int           landlock;     /* version, or 0 */
+    bool          is_built;     /* all walls were up */
 } result_t;
 
 

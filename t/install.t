@@ -96,8 +96,8 @@ like($part{'who holds what'}, qr{/agent-audit.log 640 root$}m,
 
 my @events = map { JSON::PP::decode_json($_)->{event} }
              split /\n/, $part{'the audit'};
-is((grep { $_ eq 'task_start' } @events), 1, 'the task is in it');
-is((grep { $_ eq 'task_end' } @events), 1, 'to its end');
+is((grep { $_ eq 'task_start' } @events), 2, 'the tasks are in it, the README\'s own as well');
+is((grep { $_ eq 'task_end' } @events), 2, 'to their ends');
 cmp_ok(scalar(grep { $_ eq 'config' } @events), '>=', 2,
        'and the start and the reload');
 

@@ -45,6 +45,12 @@ is($j->{error}{errno}, 'EACCES', 'with its errno');
 $j = ended('A-101 not executable', ['/etc/passwd'], '0 exec null null');
 is($j->{error}{errno}, 'EACCES', 'with its errno');
 
+# what never stood is not said to have held
+
+$j = jail(['run', '--offline', '--in', '/nosuch', '--', 'true'])->{json};
+is($j->{reason}, 'setup', 'no box is built');
+is_deeply([grep { defined } values %{ $j->{enforced} }], [], 'and no wall');
+
 my $bad = dir() . '/bad.sh';
 open my $f, '>', $bad; print $f "#!/nonexistent/interpreter\n"; close $f;
 chmod 0755, $bad;
