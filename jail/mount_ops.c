@@ -385,7 +385,9 @@ mount_parents(setup_t *s, const char *path)
     for (p = strchr(dir, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
 
-        if (mkdirat(s->root, dir, 0755) != 0 && errno != EEXIST) {
+        /* a link would lead out of the box, which has its root yet to come */
+
+        if (mount_point(s, dir) != 0) {
             return -1;
         }
 

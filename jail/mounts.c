@@ -132,7 +132,7 @@ mounts_build(setup_t *s)
 
     for (i = 0; i < n; i++) {
         if (mounts_path(s, &paths[i]) != 0) {
-            return setup_detail(s, "%s", paths[i].path);
+            return s->detail[0] ? -1 : setup_detail(s, "%s", paths[i].path);
         }
     }
 

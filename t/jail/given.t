@@ -137,6 +137,22 @@ for my $user (ways()) {
     close $b->{in};
     waitpid $b->{pid}, 0;
 
+    # what would be mounted behind a link is refused, and not lost
+
+    mkdir "$tree/real";
+    symlink "$tree/real", "$tree/link";
+    for my $path ("$tree/link/rw", '/var/tmp', '/var/run/rw') {
+        $b = broker(readable => [$tree],
+                    writable => [{ path => $path, bytes => 65536 }]);
+        $r = task($b, 'echo ran', $user);
+        is($r->{status}, 125, "$way: writable $path is refused");
+        like($r->{json}{error}{message}, qr/is a link: the policy must name/,
+             'with the reason');
+        is($r->{json}{stdout}, '', 'and nothing runs');
+        close $b->{in};
+        waitpid $b->{pid}, 0;
+    }
+
     # A-123: a place that is the launcher's alone is opened by the launcher;
     # root's boxes are nobody that such a place is open to
 
