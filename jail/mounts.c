@@ -20,7 +20,7 @@
 
 
 #define MOUNTS_ROOT_BYTES   (8ull << 20)
-#define MOUNTS_ROOT_INODES  "8192"
+#define MOUNTS_ROOT_INODES  "2048"
 
 
 /* What the policy adds. */

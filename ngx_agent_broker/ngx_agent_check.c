@@ -122,10 +122,10 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             continue;
         }
 
-        for (p = 0; p < amcf->set->policies_count; p++) {
+        for (p = 0; p < amcf->set->policies_count && rc == NGX_OK; p++) {
             policy = amcf->set->policies[p];
 
-            for (r = 0; r < policy->readable_count; r++) {
+            for (r = 0; r < policy->readable_count && rc == NGX_OK; r++) {
                 path = ngx_agent_real(policy->readable[r]);
 
                 if (path && (ngx_agent_holds(path, own)
@@ -163,8 +163,12 @@ ngx_agent_real(const char *name)
     real = realpath(name, NULL);
     last = strrchr(name, '/');
 
-    if (real || last == NULL || last == name) {
+    if (real || last == NULL) {
         return real;
+    }
+
+    if (last == name) {
+        return strdup(name);
     }
 
     (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
