@@ -21,6 +21,7 @@
 #define SETUP_PATH_MAX  4096
 
 
+static void setup_signals(void);
 static int setup_exec(setup_t *s);
 static int setup_is_program(const char *path);
 
@@ -30,17 +31,11 @@ static int setup_is_program(const char *path);
 noreturn void
 setup_main(setup_t *s)
 {
-    int               sig, fd, null, err;
-    sigset_t          set;
-    struct rlimit     files;
-    struct sigaction  sa;
+    int            fd, null, err;
+    sigset_t       set;
+    struct rlimit  files;
 
-    (void) memset(&sa, 0, sizeof(sa));
-    sa.sa_handler = SIG_DFL;
-
-    for (sig = 1; sig < NSIG; sig++) {
-        (void) sigaction(sig, &sa, NULL);
-    }
+    setup_signals();
 
     (void) sigemptyset(&set);
     (void) umask(022);
@@ -96,6 +91,25 @@ setup_main(setup_t *s)
 
     (void) setup_report(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
     _exit(127);
+}
+
+
+/*
+ * What a caller ignores would stay ignored past exec, also with
+ * CLONE_CLEAR_SIGHAND.  Not by sigaction(3): that leaves out two signals which
+ * glibc keeps for itself, and which a caller can ignore as well.  A kernel's
+ * sigaction that is all zeros is SIG_DFL on every architecture.
+ */
+
+static void
+setup_signals(void)
+{
+    int                sig;
+    static const char  none[64];
+
+    for (sig = 1; sig < NSIG; sig++) {
+        (void) syscall(SYS_rt_sigaction, sig, none, NULL, (NSIG - 1) / 8);
+    }
 }
 
 

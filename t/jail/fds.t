@@ -94,6 +94,7 @@ for my $user (ways()) {
                                     keys %SIG;
             POSIX::sigprocmask(POSIX::SIG_SETMASK(),
                                POSIX::SigSet->new(1 .. 31, 34 .. 64));
+            ignore_glibcs();
         });
     like($r->{json}{stdout}, qr/SigBlk:\t0+\n.*SigIgn:\t0+\n/s,
          "A-092 $way: no signal is blocked or ignored in the box");
@@ -109,6 +110,17 @@ for my $user (ways()) {
         before => sub { exec_child() });
     is($r->{json}{exit_code}, 8,
        "A-093 $way: a child that the launcher did not make is not the box");
+}
+
+# Two signals are glibc's own: its functions touch neither, a caller may.
+sub ignore_glibcs {
+    my %number = (x86_64 => 13, aarch64 => 134);
+    my $sigaction = $number{(POSIX::uname())[4]} // return;
+    my $ignore = pack 'Q4', 1, 0, 0, 0;
+    for my $sig (32, 33) {
+        syscall($sigaction, $sig + 0, $ignore, 0, 8) == 0
+            or die "signal $sig: $!";
+    }
 }
 
 # a child of the process that becomes the launcher, which ends before the box
