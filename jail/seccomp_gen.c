@@ -10,7 +10,8 @@
  *
  * Shape: the architecture is judged first (a 32-bit call has other numbers,
  * and other arguments), then x32; then a binary search over ranges of call
- * numbers with one answer, eight comparisons for any call.
+ * numbers with one answer, eight comparisons for any call.  Each answer stands
+ * once, at the end: the kernel translates every instruction at every start.
  */
 
 #include <linux/audit.h>
@@ -25,14 +26,37 @@
 #include "seccomp_table.h"
 
 
-#define GEN_CALLS  1024                 /* more than any kernel has */
-#define GEN_INSNS  4096                 /* BPF_MAXINSNS */
-#define GEN_X32    0x40000000u
+#define GEN_CALLS   1024                /* more than any kernel has */
+#define GEN_INSNS   4096                /* BPF_MAXINSNS */
+#define GEN_ERRNOS  4096                /* MAX_ERRNO and none */
+#define GEN_X32     0x40000000u
+#define GEN_NEXT    0u                  /* a target: the next instruction */
+#define GEN_MIXED   (-2)                /* one argument or another is loaded */
+
+/* the low half */
+#if __BYTE_ORDER == __BIG_ENDIAN
+#define GEN_ARG(n)  (offsetof(struct seccomp_data, args) + 8 * (n) + 4)
+#else
+#define GEN_ARG(n)  (offsetof(struct seccomp_data, args) + 8 * (n))
+#endif
+
+
+/* An instruction; where it jumps to are targets, made places at the end. */
+
+typedef struct {
+    unsigned  op;
+    uint32_t  k;
+    unsigned  jt;
+    unsigned  jf;
+} gen_insn_t;
 
 
 typedef struct {
-    struct sock_filter  insns[GEN_INSNS];
-    unsigned            n;
+    gen_insn_t  insns[GEN_INSNS];
+    unsigned    n;
+    unsigned    places[GEN_INSNS];      /* of the targets */
+    unsigned    ntargets;               /* the last one; GEN_NEXT is none */
+    unsigned    answers[GEN_ERRNOS];    /* their targets, or GEN_NEXT */
 } gen_code_t;
 
 
@@ -46,11 +70,19 @@ typedef struct {
 
 static unsigned gen_ranges(const seccomp_rule_t **calls, gen_range_t *ranges);
 static void gen_tree(gen_code_t *code, const gen_range_t *ranges, unsigned n);
+static unsigned gen_plain(gen_code_t *code, const gen_range_t *ranges,
+    unsigned n);
 static void gen_rule(gen_code_t *code, const seccomp_rule_t *rule);
-static void gen_answer(gen_code_t *code, int err);
+static void gen_answers(gen_code_t *code);
+static unsigned gen_answer(gen_code_t *code, int err);
+static unsigned gen_target(gen_code_t *code);
+static void gen_place(gen_code_t *code, unsigned target);
 static void gen_add(gen_code_t *code, unsigned op, uint32_t k, unsigned jt,
     unsigned jf);
 static void gen_load(gen_code_t *code, size_t offset);
+static void gen_print(const gen_code_t *code);
+static unsigned gen_distance(const gen_code_t *code, unsigned at,
+    unsigned target);
 static void gen_fail(const char *what, const char *name);
 
 
@@ -86,24 +118,16 @@ main(void)
     n = gen_ranges(calls, ranges);
 
     gen_load(&code, offsetof(struct seccomp_data, arch));
-    gen_add(&code, BPF_JMP|BPF_JEQ|BPF_K, seccomp_arch_native(), 1, 0);
-    gen_answer(&code, ENOSYS);
+    gen_add(&code, BPF_JMP|BPF_JEQ|BPF_K, seccomp_arch_native(), GEN_NEXT,
+            gen_answer(&code, ENOSYS));
 
     gen_load(&code, offsetof(struct seccomp_data, nr));
-    gen_add(&code, BPF_JMP|BPF_JGE|BPF_K, GEN_X32, 0, 1);
-    gen_answer(&code, ENOSYS);
+    gen_add(&code, BPF_JMP|BPF_JGE|BPF_K, GEN_X32, gen_answer(&code, ENOSYS),
+            GEN_NEXT);
 
     gen_tree(&code, ranges, n);
-
-    printf("/* made by seccomp_gen from jail/seccomp_table.h */\n\n"
-           "static const struct sock_filter  seccomp_filter[] = {\n");
-
-    for (i = 0; i < code.n; i++) {
-        printf("    { 0x%04x, %u, %u, 0x%08x },\n", code.insns[i].code,
-               code.insns[i].jt, code.insns[i].jf, code.insns[i].k);
-    }
-
-    printf("};\n");
+    gen_answers(&code);
+    gen_print(&code);
 
     return 0;
 }
@@ -142,10 +166,15 @@ gen_ranges(const seccomp_rule_t **calls, gen_range_t *ranges)
 }
 
 
+/*
+ * The lower half stands behind the comparison, the upper one behind that.  A
+ * half that is an answer without conditions is jumped to.
+ */
+
 static void
 gen_tree(gen_code_t *code, const gen_range_t *ranges, unsigned n)
 {
-    unsigned     half, jump, size;
+    unsigned  half, low, high, upper;
 
     if (n == 1) {
         gen_rule(code, ranges[0].rule);
@@ -153,126 +182,148 @@ gen_tree(gen_code_t *code, const gen_range_t *ranges, unsigned n)
     }
 
     half = n / 2;
+    low = gen_plain(code, ranges, half);
+    high = gen_plain(code, ranges + half, n - half);
+    upper = high ? high : gen_target(code);
 
-    /*
-     * Below: fall through to the lower half.  Else jump over it; by the
-     * instruction with a long distance, since a conditional jump reaches 255.
-     */
+    gen_add(code, BPF_JMP|BPF_JGE|BPF_K, ranges[half].first, upper, low);
 
-    gen_add(code, BPF_JMP|BPF_JGE|BPF_K, ranges[half].first, 0, 1);
-    jump = code->n;
-    gen_add(code, BPF_JMP|BPF_JA, 0, 0, 0);
-
-    gen_tree(code, ranges, half);
-
-    size = code->n - jump - 1;
-
-    if (size <= 255) {
-        code->insns[jump - 1].jt = (unsigned char) size;
-        code->insns[jump - 1].jf = 0;
-
-        (void) memmove(&code->insns[jump], &code->insns[jump + 1],
-                       size * sizeof(code->insns[0]));
-        code->n--;
-
-    } else {
-        code->insns[jump].k = size;
+    if (low == GEN_NEXT) {
+        gen_tree(code, ranges, half);
     }
 
-    gen_tree(code, ranges + half, n - half);
+    if (high == GEN_NEXT) {
+        gen_place(code, upper);
+        gen_tree(code, ranges + half, n - half);
+    }
 }
 
+
+/* The answer of one range without conditions; GEN_NEXT of all others. */
+
+static unsigned
+gen_plain(gen_code_t *code, const gen_range_t *ranges, unsigned n)
+{
+    const seccomp_rule_t  *rule;
+
+    rule = ranges[0].rule;
+
+    if (n > 1 || (rule && rule->conds[0].test != COND_END)) {
+        return GEN_NEXT;
+    }
+
+    return gen_answer(code, rule ? rule->answer : ENOSYS);
+}
+
+
+/*
+ * Each alternative is a chain of tests; the last one that holds allows, and
+ * one that fails leads to the next alternative.  An argument that is still
+ * loaded is not loaded again.
+ */
 
 static void
 gen_rule(gen_code_t *code, const seccomp_rule_t *rule)
 {
-    unsigned               i, ends[SECCOMP_CONDITIONS_MAX], n, tests;
-    const seccomp_cond_t  *c;
+    int                    loaded;
+    unsigned               yes, no;
+    const seccomp_cond_t  *c, *next;
 
-    if (rule == NULL) {
-        gen_answer(code, ENOSYS);
-        return;
-    }
+    loaded = -1;
 
-    if (rule->conds[0].test == COND_END) {
-        gen_answer(code, rule->answer);
-        return;
-    }
+    for (c = rule->conds; c->test != COND_END; c = next) {
 
-    /*
-     * Each alternative is a chain of tests that ends in "allow"; a test that
-     * fails jumps behind that, to the next alternative.
-     */
+        for (next = c; next->with_next; next++) { /* void */ }
 
-    for (i = 0; rule->conds[i].test != COND_END; /* void */) {
-        tests = 0;
-        n = 0;
+        next++;
+        no = next->test == COND_END ? gen_answer(code, rule->otherwise)
+                                    : gen_target(code);
 
-        for ( ;; ) {
-            c = &rule->conds[i + tests++];
-            gen_load(code, offsetof(struct seccomp_data, args)
-                           + 8 * c->arg
-#if __BYTE_ORDER == __BIG_ENDIAN
-                           + 4
-#endif
-                    );
-            ends[n++] = code->n;
+        for ( /* void */ ; c < next; c++) {
+
+            if (loaded != (int) c->arg) {
+                loaded = loaded == -1 ? (int) c->arg : GEN_MIXED;
+                gen_load(code, GEN_ARG(c->arg));
+            }
+
+            yes = c->with_next ? GEN_NEXT : gen_answer(code, rule->answer);
 
             switch (c->test) {
 
             case COND_EQ:
-                gen_add(code, BPF_JMP|BPF_JEQ|BPF_K, c->value, 0, 1);
+                gen_add(code, BPF_JMP|BPF_JEQ|BPF_K, c->value, yes, no);
                 break;
 
             case COND_NE:
-                gen_add(code, BPF_JMP|BPF_JEQ|BPF_K, c->value, 1, 0);
+                gen_add(code, BPF_JMP|BPF_JEQ|BPF_K, c->value, no, yes);
                 break;
 
             case COND_CLEAR:
-                gen_add(code, BPF_JMP|BPF_JSET|BPF_K, c->value, 1, 0);
+                gen_add(code, BPF_JMP|BPF_JSET|BPF_K, c->value, no, yes);
                 break;
 
             default:
                 gen_fail("condition", rule->name);
             }
-
-            if (!c->with_next) {
-                break;
-            }
         }
 
-        gen_answer(code, rule->answer);
-        i += tests;
-
-        while (n > 0) {
-            n--;
-            tests = code->n - ends[n] - 1;
-
-            if (code->insns[ends[n]].jt) {
-                code->insns[ends[n]].jt = (unsigned char) tests;
-
-            } else {
-                code->insns[ends[n]].jf = (unsigned char) tests;
-            }
+        if (next->test != COND_END) {
+            gen_place(code, no);
         }
     }
-
-    gen_answer(code, rule->otherwise);
 }
 
 
 static void
+gen_answers(gen_code_t *code)
+{
+    unsigned  err;
+
+    for (err = 0; err < GEN_ERRNOS; err++) {
+        if (code->answers[err] != GEN_NEXT) {
+            gen_place(code, code->answers[err]);
+            gen_add(code, BPF_RET|BPF_K,
+                    err ? SECCOMP_RET_ERRNO|err : SECCOMP_RET_ALLOW,
+                    GEN_NEXT, GEN_NEXT);
+        }
+    }
+}
+
+
+static unsigned
 gen_answer(gen_code_t *code, int err)
 {
-    gen_add(code, BPF_RET|BPF_K,
-            err ? SECCOMP_RET_ERRNO|(uint32_t) err : SECCOMP_RET_ALLOW, 0, 0);
+    if (code->answers[err] == GEN_NEXT) {
+        code->answers[err] = gen_target(code);
+    }
+
+    return code->answers[err];
+}
+
+
+static unsigned
+gen_target(gen_code_t *code)
+{
+    if (++code->ntargets == GEN_INSNS) {
+        gen_fail("too many targets", "");
+    }
+
+    return code->ntargets;
+}
+
+
+static void
+gen_place(gen_code_t *code, unsigned target)
+{
+    code->places[target] = code->n;
 }
 
 
 static void
 gen_load(gen_code_t *code, size_t offset)
 {
-    gen_add(code, BPF_LD|BPF_W|BPF_ABS, (uint32_t) offset, 0, 0);
+    gen_add(code, BPF_LD|BPF_W|BPF_ABS, (uint32_t) offset, GEN_NEXT,
+            GEN_NEXT);
 }
 
 
@@ -283,9 +334,49 @@ gen_add(gen_code_t *code, unsigned op, uint32_t k, unsigned jt, unsigned jf)
         gen_fail("too many instructions", "");
     }
 
-    code->insns[code->n++] = (struct sock_filter) {
-        (unsigned short) op, (unsigned char) jt, (unsigned char) jf, k
-    };
+    code->insns[code->n++] = (gen_insn_t) { op, k, jt, jf };
+}
+
+
+static void
+gen_print(const gen_code_t *code)
+{
+    unsigned           i;
+    const gen_insn_t  *insn;
+
+    printf("/* made by seccomp_gen from jail/seccomp_table.h */\n\n"
+           "static const struct sock_filter  seccomp_filter[] = {\n");
+
+    for (i = 0; i < code->n; i++) {
+        insn = &code->insns[i];
+
+        printf("    { 0x%04x, %u, %u, 0x%08x },\n", insn->op,
+               gen_distance(code, i, insn->jt),
+               gen_distance(code, i, insn->jf), insn->k);
+    }
+
+    printf("};\n");
+}
+
+
+/* Forward, and at most 255: all that a conditional jump can. */
+
+static unsigned
+gen_distance(const gen_code_t *code, unsigned at, unsigned target)
+{
+    unsigned  distance;
+
+    if (target == GEN_NEXT) {
+        return 0;
+    }
+
+    distance = code->places[target] - at - 1;
+
+    if (distance > 255) {
+        gen_fail("a jump is too long", "");
+    }
+
+    return distance;
 }
 
 
