@@ -34,6 +34,7 @@
 typedef enum {
     RLIMIT_SAME = 0,            /* soft and hard are the value, or no box */
     RLIMIT_FULL,                /* soft becomes the hard limit */
+    RLIMIT_USUAL,               /* soft is the value, below the hard limit */
     RLIMIT_ROOM                 /* the same, and the hard one at least value */
 } box_rlimit_mode_t;
 
@@ -65,6 +66,11 @@ static const box_rlimit_t  box_rlimits[] = {
     { RLIMIT_DATA, "data", RLIMIT_FULL, 0 },
     { RLIMIT_AS, "as", RLIMIT_FULL, 0 },
     { RLIMIT_NPROC, "nproc", RLIMIT_FULL, 0 },
+
+    /* as the kernel starts its first process: <asm-generic/resource.h> */
+    { RLIMIT_STACK, "stack", RLIMIT_USUAL, 8 << 20 },
+    { RLIMIT_MEMLOCK, "memlock", RLIMIT_USUAL, 8 << 20 },
+    { RLIMIT_MSGQUEUE, "msgqueue", RLIMIT_USUAL, 819200 },
 };
 
 
@@ -393,7 +399,6 @@ static int
 box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 {
     size_t               i, n;
-    rlim_t               value;
     struct rlimit        old, new;
     const box_rlimit_t  *l;
     box_rlimit_t         nofile;
@@ -406,7 +411,7 @@ box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 
     for (i = 0; i <= n; i++) {
         l = i < n ? &box_rlimits[i] : &nofile;
-        value = l->value;
+        new = (struct rlimit) { l->value, l->value };
 
         if (l->mode != RLIMIT_SAME) {
 
@@ -415,21 +420,23 @@ box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
                                  "the limit %s cannot be read", l->name);
             }
 
-            if (l->mode == RLIMIT_FULL || old.rlim_max > value) {
-                value = old.rlim_max;
+            if (l->mode != RLIMIT_ROOM || old.rlim_max > l->value) {
+                new.rlim_max = old.rlim_max;
             }
 
-            if (old.rlim_cur == value && old.rlim_max == value) {
+            if (l->mode != RLIMIT_USUAL || new.rlim_cur > new.rlim_max) {
+                new.rlim_cur = new.rlim_max;
+            }
+
+            if (old.rlim_cur == new.rlim_cur && old.rlim_max == new.rlim_max) {
                 continue;
             }
         }
 
-        new = (struct rlimit) { value, value };
-
         if (prlimit(box->pid, l->resource, &new, NULL) != 0) {
             return fault_set(fault, STAGE_RLIMITS, errno,
                              "the limit %s cannot be set to %" PRIu64,
-                             l->name, (uint64_t) value);
+                             l->name, (uint64_t) new.rlim_max);
         }
     }
 

@@ -29,6 +29,7 @@
 #include <linux/sched.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -40,6 +41,8 @@
 #define SECCOMP_CONDITIONS_MAX  10
 
 #define SECCOMP_INIT     1              /* pid 1 of the box */
+
+#define SECCOMP_MEMORY_MERGE  67        /* PR_SET_MEMORY_MERGE, since 6.4 */
 
 
 typedef enum {
@@ -145,11 +148,19 @@ static const seccomp_rule_t  seccomp_rules[] = {
 
     ALLOW("brk"), ALLOW("mmap"), ALLOW("munmap"), ALLOW("mremap"),
     ALLOW("mprotect"), ALLOW("pkey_alloc"), ALLOW("pkey_free"),
-    ALLOW("pkey_mprotect"), ALLOW("madvise"), ALLOW("mincore"),
+    ALLOW("pkey_mprotect"), ALLOW("mincore"),
     ALLOW("msync"), ALLOW("mlock"), ALLOW("mlock2"), ALLOW("munlock"),
     ALLOW("mlockall"), ALLOW("munlockall"), ALLOW("membarrier"),
     ALLOW("remap_file_pages"), ALLOW("get_mempolicy"),
     ALLOW("set_mempolicy"), ALLOW("mbind"), ALLOW("memfd_secret"),
+
+    /*
+     * Pages that the kernel shares with equal ones of others (KSM) answer a
+     * guess at those: as if it had no such thing.
+     */
+
+    ONLY("madvise", EINVAL, NE(2, MADV_MERGEABLE)),
+    ONLY("prctl", EINVAL, NE(0, SECCOMP_MEMORY_MERGE)),
 
     /* processes */
 
@@ -164,8 +175,8 @@ static const seccomp_rule_t  seccomp_rules[] = {
     ALLOW("setgid"), ALLOW("setreuid"), ALLOW("setregid"),
     ALLOW("setresuid"), ALLOW("setresgid"), ALLOW("setfsuid"),
     ALLOW("setfsgid"), ALLOW("getgroups"), ALLOW("setgroups"),
-    ALLOW("capget"), ALLOW("capset"), ALLOW("prctl"),
-    ALLOW("arch_prctl"), ALLOW("set_tid_address"),
+    ALLOW("capget"), ALLOW("capset"), ALLOW("arch_prctl"),
+    ALLOW("set_tid_address"),
     ALLOW("set_robust_list"), ALLOW("get_robust_list"), ALLOW("rseq"),
     ALLOW("futex"), ALLOW("futex_waitv"), ALLOW("restart_syscall"),
     ALLOW("getrlimit"), ALLOW("setrlimit"),

@@ -72,11 +72,18 @@ END_OF_PYTHON
     }
     my %soft = $limits->(program => ['prlimit', '--core=0:',
         $asan ? () : '--data=99999999:',
-        '--fsize=9999:', '--cpu=5:', '--nofile=64:', '--nproc=500:', '--']);
-    for my $n (qw(core data fsize cpu nofile nproc as)) {
+        '--fsize=9999:', '--cpu=5:', '--nofile=64:', '--nproc=500:',
+        $asan ? () : '--stack=99999:', '--memlock=4096:', '--msgqueue=0:',
+        '--']);
+    for my $n (qw(core data fsize cpu nofile nproc as stack memlock
+                  msgqueue)) {
         is("@{ $soft{$n} // [] }", "@{ $plain{$n} }",
            "A-108 the caller's soft limit of $n is not the task's");
     }
+    %soft = $limits->(program => ['prlimit', '--stack=unlimited:', '--']);
+    is($soft{stack}[0], 8 << 20,
+       'A-108 nor is one without end, which has addresses guessed easily');
+
     my $r = jail(['run', '--offline', '--', 'echo', 'ran'], @as,
                  program => ['prlimit', '--nofile=100:100', '--']);
     if ($user || $r->{status} == 125) {
@@ -114,6 +121,37 @@ END_OF_PYTHON
         });
         like($j->{stdout}, qr/^0 0 \d+ [02]$/m,
              'A-109 urgency, for processors and disks, is not');
+    }
+
+    # --- timers of a caller that lets them be late, by a minute
+
+    {
+        my $late = sub {
+            my %number = (x86_64 => 157, aarch64 => 167);
+            my ($option, $slack) = (29, 60_000_000_000);  # PR_SET_TIMERSLACK
+            syscall($number{(POSIX::uname())[4]}, $option, $slack, 0, 0, 0);
+        };
+        $r = jail(['run', '--offline', '--wall-clock', '200ms', '--', 'sh',
+                   '-c', 'cat /proc/self/timerslack_ns; sleep 200'],
+                  @as, before => $late);
+        is($r->{json}{stdout}, "50000\n",
+           "the task's timers are the kernel's ($way)");
+        is($r->{json}{reason}, 'timeout', 'it is ended');
+        cmp_ok($r->{json}{usage}{wall_ms}, '<', 30_000, 'by its own deadline');
+    }
+
+    # --- memory of a caller that shares equal pages with everybody (KSM)
+
+    SKIP: {
+        my %number = (x86_64 => 157, aarch64 => 167);
+        my ($prctl, $merge, $on) = ($number{(POSIX::uname())[4]}, 67, 1);
+        skip 'a kernel that shares no pages', 1 if !-e '/proc/self/ksm_stat'
+            || `cat /proc/self/ksm_stat` !~ /^ksm_merge_any/m;
+        $r = jail(['run', '--offline', '--', 'grep', 'merge_any',
+                   '/proc/self/ksm_stat'], @as,
+                  before => sub { syscall $prctl, $merge, $on, 0, 0, 0 });
+        is($r->{json}{stdout}, "ksm_merge_any: no\n",
+           "what the caller's memory is, the task's is not ($way)");
     }
 
     # --- A-055: a caller's terminal, as all three streams and as the

@@ -160,6 +160,11 @@ my %only = (
     personality => [[0], 'ok', [0xffffffff], 'ok', [0x40000], 'EPERM',
                     [0x400000], 'EPERM', [8], 'EPERM', [$high], 'ok',
                     [$high | 0x40000], 'EPERM'],
+    # no page is shared with an equal one of others
+    madvise => [[0, 0, 12], 'EINVAL', [0, 0, $high | 12], 'EINVAL',
+                [0, 0, 4], 'ok'],
+    prctl => [[67, 1, 0, 0, 0], 'EINVAL', [67, 0, 0, 0, 0], 'EINVAL',
+              [$high | 67, 1, 0, 0, 0], 'EINVAL', [16, 'PTR', 0, 0, 0], 'ok'],
     # the box's init is nobody's to slow down, nor all of one id
     prlimit64 => [[1, 7, 0, 0], 'EPERM', [$high | 1, 7, 0, 0], 'EPERM',
                   [0, 7, 0, 'PTR'], 'ok'],
