@@ -178,6 +178,9 @@ static const advice_row_t  advice_rows[] = {
       "a container's filter refuses netlink sockets: docker run "
       "--security-opt seccomp=unconfined, or allow socket for AF_NETLINK in "
       "its profile" },
+    { STAGE_NET_ROUTE, ENETUNREACH, NULL, NULL,
+      "boxes do without: programs reach hosts by name and by IPv4; for IPv6 "
+      "addresses use a kernel with IPv6 and IPV6_SEG6_LWTUNNEL" },
 
     NEEDS_CAPS(STAGE_HOSTNAME, EPERM),
     NEEDS_CAPS(STAGE_IDENTITY, EPERM),

@@ -82,6 +82,8 @@ static const layer_t  layers[] = {
       STAGE_NET_LO, probe_loopback },
     { "routes", "IPv4 addresses lead to it", "loopback", NULL, true,
       STAGE_NET_ROUTE, probe_routes },
+    { "routes_ipv6", "IPv6 addresses lead to it", "routes", NULL, false,
+      STAGE_NET_ROUTE, probe_routes_v6 },
     { "low_ports", "listening on ports 53, 80, 443", "net_namespace", NULL,
       true, STAGE_DOORS, probe_ports },
 

@@ -88,6 +88,7 @@ int probe_cgroup_ns(doctor_t *d, layer_result_t *r);
 int probe_time_ns(doctor_t *d, layer_result_t *r);
 int probe_loopback(doctor_t *d, layer_result_t *r);
 int probe_routes(doctor_t *d, layer_result_t *r);
+int probe_routes_v6(doctor_t *d, layer_result_t *r);
 int probe_ports(doctor_t *d, layer_result_t *r);
 int probe_private(doctor_t *d, layer_result_t *r);
 int probe_tmpfs(doctor_t *d, layer_result_t *r);

@@ -19,10 +19,10 @@ my $json = JSON::PP->new->utf8;
 # Keys and names that wrappers rely on; more may be added.
 my @layers = qw(kernel user_namespace id_map capabilities mount_namespace
     pid_namespace net_namespace ipc_namespace uts_namespace cgroup_namespace
-    time_namespace loopback routes low_ports mount_private tmpfs read_only proc pts
-    pivot_root clone3 pidfd close_range openat2 memfd no_new_privs seccomp
-    landlock cgroup cgroup_cpu cgroup_memory cgroup_pids broker core_pattern
-    box);
+    time_namespace loopback routes routes_ipv6 low_ports mount_private tmpfs
+    read_only proc pts pivot_root clone3 pidfd close_range openat2 memfd
+    no_new_privs seccomp landlock cgroup cgroup_cpu cgroup_memory cgroup_pids
+    broker core_pattern box);
 
 my %errno = (
     environment => 'ENOENT', files => 'ENOENT', sockets => 'ECONNREFUSED',
