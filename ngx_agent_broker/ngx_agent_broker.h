@@ -747,6 +747,9 @@ ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
 
 ngx_int_t ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a);
 
+/* Its digits; where they end. */
+u_char *ngx_agent_port(u_char *p, in_port_t port);
+
 
 /* ngx_agent_refuse.c */
 
