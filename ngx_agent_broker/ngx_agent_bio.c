@@ -6,6 +6,10 @@
  * less than it asked for has emptied the socket, and events are edges: what
  * comes after it is told by the next pass of the event loop.  In the rest of
  * this pass the answer is known, and the kernel is not asked.
+ *
+ * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  How
+ * many there can be is bounded: of boxes by `connections`, of upstreams by
+ * what ngx_agent_reuse.c keeps.
  */
 
 
@@ -71,6 +75,10 @@ ngx_agent_bio(ngx_connection_t *c)
     BIO_set_init(bio, 1);
 
     SSL_set_bio(c->ssl->connection, bio, bio);
+
+    /* its buffers stay: they would be freed and made anew for each record */
+
+    SSL_clear_mode(c->ssl->connection, SSL_MODE_RELEASE_BUFFERS);
 
     return NGX_OK;
 }
