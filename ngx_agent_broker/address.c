@@ -248,7 +248,9 @@ same_prefix(const unsigned char *a, const unsigned char *b, unsigned bits)
 {
     unsigned  mask;
 
-    if (memcmp(a, b, bits / 8) != 0) {
+    /* nearly all differ in the first byte */
+
+    if (bits >= 8 && (a[0] != b[0] || memcmp(a, b, bits / 8) != 0)) {
         return false;
     }
 

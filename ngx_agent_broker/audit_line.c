@@ -15,7 +15,8 @@
 #define EVERY(byte)  (0x0101010101010101ULL * (byte))
 
 
-static bool are_plain(uint64_t bytes);
+static bool put_plain(char *dst, const unsigned char *p, size_t n);
+static uint64_t special(uint64_t bytes);
 static uint64_t has_zero(uint64_t bytes);
 static void line_put(audit_line_t *line, const void *p, size_t n);
 static void put_digits(char *dst, unsigned value, size_t n, char behind);
@@ -47,7 +48,6 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
 {
     char                 *q, *end;
     size_t                i;
-    uint64_t              eight;
     const unsigned char  *p;
 
     static const char  hex[] = "0123456789abcdef";
@@ -67,20 +67,21 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
         end = q + max;
     }
 
-    for (i = 0; i < n; /* void */ ) {
+    i = 0;
 
-        /* almost all of it stays as it was */
+    /* almost every value stays as it was */
 
-        if (n - i >= sizeof(eight) && end - q >= (ptrdiff_t) sizeof(eight)) {
+    if (n <= (size_t) (end - q) && put_plain(q, p, n)) {
+        q += n;
+        i = n;
+    }
 
-            memcpy(&eight, p + i, sizeof(eight));
+    while (i < n) {
 
-            if (are_plain(eight)) {
-                memcpy(q, &eight, sizeof(eight));
-                q += sizeof(eight);
-                i += sizeof(eight);
-                continue;
-            }
+        if (n - i >= 8 && end - q >= 8 && put_plain(q, p + i, 8)) {
+            q += 8;
+            i += 8;
+            continue;
         }
 
         if (end - q < (is_plain[p[i]] ? 1 : 6)) {
@@ -110,12 +111,12 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
 void
 audit_line_put_number(audit_line_t *line, int64_t value)
 {
-    char      number[AUDIT_NUMBER_MAX], *p, *end;
+    char      number[2 * AUDIT_NUMBER_MAX], *p, *end;
     uint64_t  left;
 
     /* printf() would be half of what a line costs */
 
-    end = number + sizeof(number);
+    end = number + AUDIT_NUMBER_MAX;
     p = end;
     left = value < 0 ? 0 - (uint64_t) value : (uint64_t) value;
 
@@ -128,7 +129,10 @@ audit_line_put_number(audit_line_t *line, int64_t value)
         *--p = '-';
     }
 
-    line_put(line, p, end - p);
+    /* there is room for the longest, and so many bytes are copied at once */
+
+    memcpy(line->text + line->len, p, AUDIT_NUMBER_MAX);
+    line->len += end - p;
 }
 
 
@@ -185,6 +189,7 @@ audit_line_copy(audit_line_t *line, const char *text, size_t n)
     }
 
     line_put(line, text, n);
+    line->first = false;
 }
 
 
@@ -274,20 +279,64 @@ put_digits(char *dst, unsigned value, size_t n, char behind)
 }
 
 
-/* The same of eight bytes at once, in whatever order they are. */
+/*
+ * Copies n bytes, eight at once, and the last ones together with some before
+ * them; false when one of them is not plain.
+ */
 
 static bool
-are_plain(uint64_t bytes)
+put_plain(char *dst, const unsigned char *p, size_t n)
 {
-    uint64_t  special;
+    size_t    i;
+    uint32_t  head, tail;
+    uint64_t  bytes, seen;
 
-    special = bytes                                     /* 0x80 and above */
-              | ((bytes - EVERY(0x20)) & ~bytes)        /* below a space */
-              | has_zero(bytes ^ EVERY('"'))
-              | has_zero(bytes ^ EVERY('\\'))
-              | has_zero(bytes ^ EVERY(0x7f));
+    seen = 0;
 
-    return (special & EVERY(0x80)) == 0;
+    if (n >= sizeof(bytes)) {
+
+        for (i = 0; i < n - sizeof(bytes); i += sizeof(bytes)) {
+            memcpy(&bytes, p + i, sizeof(bytes));
+            memcpy(dst + i, &bytes, sizeof(bytes));
+            seen |= special(bytes);
+        }
+
+        i = n - sizeof(bytes);
+        memcpy(&bytes, p + i, sizeof(bytes));
+        memcpy(dst + i, &bytes, sizeof(bytes));
+
+    } else if (n >= sizeof(head)) {
+
+        i = n - sizeof(tail);
+        memcpy(&head, p, sizeof(head));
+        memcpy(&tail, p + i, sizeof(tail));
+        memcpy(dst, &head, sizeof(head));
+        memcpy(dst + i, &tail, sizeof(tail));
+
+        bytes = head | (uint64_t) tail << 32;
+
+    } else {
+
+        for (i = 0, bytes = EVERY(' '); i < n; i++) {
+            dst[i] = (char) p[i];
+            bytes = bytes << 8 | p[i];
+        }
+    }
+
+    return ((seen | special(bytes)) & EVERY(0x80)) == 0;
+}
+
+
+/* The high bit of each byte that is not plain; the other bits mean nothing. */
+
+static uint64_t
+special(uint64_t bytes)
+{
+    return bytes                                        /* 0x80 and above */
+           | ((bytes - EVERY(0x20)) & ~bytes)           /* below a space */
+           | has_zero(bytes ^ EVERY('"'))
+           | has_zero(bytes ^ EVERY('\\'))
+           | has_zero(bytes ^ EVERY(0x7f));
 }
 
 

@@ -50,6 +50,10 @@ static inline void audit_line_text(audit_line_t *line, const char *key,
 static inline void audit_line_word(audit_line_t *line, const char *key,
     const char *value);
 
+/* The same for n bytes that need no escape: the program's own. */
+static inline void audit_line_own(audit_line_t *line, const char *key,
+    const char *value, size_t n);
+
 static inline void audit_line_number(audit_line_t *line, const char *key,
     int64_t value);
 
@@ -64,7 +68,8 @@ void audit_line_close(audit_line_t *line);
 
 /*
  * n bytes of whole keys and values as another line has them, from the comma
- * in front of the first to where the next would stand.
+ * in front of the first (which the first of a line has not) to where the next
+ * would stand.
  */
 void audit_line_copy(audit_line_t *line, const char *text, size_t n);
 
@@ -102,10 +107,34 @@ audit_line_word(audit_line_t *line, const char *key, const char *value)
 
 
 static inline void
+audit_line_own(audit_line_t *line, const char *key, const char *value,
+    size_t n)
+{
+    char  *p;
+
+    if (audit_line_key(line, key, n + 2)) {
+        p = line->text + line->len;
+
+        *p++ = '"';
+        memcpy(p, value, n);
+        p[n] = '"';
+
+        line->len += n + 2;
+    }
+}
+
+
+static inline void
 audit_line_number(audit_line_t *line, const char *key, int64_t value)
 {
     if (audit_line_key(line, key, AUDIT_NUMBER_MAX)) {
-        audit_line_put_number(line, value);
+
+        if (value >= 0 && value <= 9) {
+            line->text[line->len++] = (char) ('0' + value);
+
+        } else {
+            audit_line_put_number(line, value);
+        }
     }
 }
 

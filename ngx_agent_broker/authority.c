@@ -28,8 +28,30 @@ static authority_error_t parse_port(const unsigned char *p, size_t n,
     uint16_t *port);
 static bool ends_in_number(const unsigned char *p, size_t n);
 static authority_error_t failed(authority_t *out, authority_error_t err);
-static bool is_host_byte(unsigned char c);
-static unsigned char lower(unsigned char c);
+
+
+/* The bytes of hosts, in lower case: not tolower(), that follows the locale. */
+
+static const unsigned char  lower[256] = {
+    ['-'] = '-', ['.'] = '.', ['_'] = '_',
+
+    ['0'] = '0', ['1'] = '1', ['2'] = '2', ['3'] = '3', ['4'] = '4',
+    ['5'] = '5', ['6'] = '6', ['7'] = '7', ['8'] = '8', ['9'] = '9',
+
+    ['A'] = 'a', ['B'] = 'b', ['C'] = 'c', ['D'] = 'd', ['E'] = 'e',
+    ['F'] = 'f', ['G'] = 'g', ['H'] = 'h', ['I'] = 'i', ['J'] = 'j',
+    ['K'] = 'k', ['L'] = 'l', ['M'] = 'm', ['N'] = 'n', ['O'] = 'o',
+    ['P'] = 'p', ['Q'] = 'q', ['R'] = 'r', ['S'] = 's', ['T'] = 't',
+    ['U'] = 'u', ['V'] = 'v', ['W'] = 'w', ['X'] = 'x', ['Y'] = 'y',
+    ['Z'] = 'z',
+
+    ['a'] = 'a', ['b'] = 'b', ['c'] = 'c', ['d'] = 'd', ['e'] = 'e',
+    ['f'] = 'f', ['g'] = 'g', ['h'] = 'h', ['i'] = 'i', ['j'] = 'j',
+    ['k'] = 'k', ['l'] = 'l', ['m'] = 'm', ['n'] = 'n', ['o'] = 'o',
+    ['p'] = 'p', ['q'] = 'q', ['r'] = 'r', ['s'] = 's', ['t'] = 't',
+    ['u'] = 'u', ['v'] = 'v', ['w'] = 'w', ['x'] = 'x', ['y'] = 'y',
+    ['z'] = 'z'
+};
 
 
 static const char *const  authority_errors[] = {
@@ -78,7 +100,7 @@ authority_parse(const unsigned char *p, size_t n, uint16_t default_port,
             continue;
         }
 
-        if (!is_host_byte(p[i])) {
+        if (lower[p[i]] == 0) {
             return failed(out, AUTHORITY_BAD_BYTE);
         }
     }
@@ -141,7 +163,7 @@ authority_parse_host(const unsigned char *p, size_t n, authority_t *out)
     memset(out, 0, sizeof(authority_t));
 
     for (i = 0; i < n; i++) {
-        if (!is_host_byte(p[i])) {
+        if (lower[p[i]] == 0) {
             return failed(out, AUTHORITY_BAD_BYTE);
         }
     }
@@ -172,7 +194,7 @@ authority_strerror(authority_error_t err)
 }
 
 
-/* A name or an IPv4 address; the bytes are those of is_host_byte. */
+/* A name or an IPv4 address; each byte is one of a host. */
 
 static authority_error_t
 parse_host(const unsigned char *p, size_t n, authority_t *out)
@@ -226,7 +248,7 @@ parse_name(const unsigned char *p, size_t n, authority_t *out)
     for (i = 0, start = 0; i <= n; i++) {
 
         if (i < n && p[i] != '.') {
-            out->host[i] = (char) lower(p[i]);
+            out->host[i] = (char) lower[p[i]];
             continue;
         }
 
@@ -264,7 +286,7 @@ parse_ipv6(const unsigned char *p, size_t n, authority_t *out)
     }
 
     for (i = 0; i < n; i++) {
-        text[i] = (char) lower(p[i]);
+        text[i] = (p[i] == ':') ? ':' : (char) lower[p[i]];
     }
 
     if (!address_parse_v6(text, n, &address)) {
@@ -325,15 +347,15 @@ ends_in_number(const unsigned char *p, size_t n)
 
     for (start = n; start > 0 && p[start - 1] != '.'; start--) { /* void */ }
 
-    if (start == n) {
+    if (start == n || p[start] < '0' || p[start] > '9') {
         return false;
     }
 
     digits = true;
-    hex = (n - start >= 2 && p[start] == '0' && lower(p[start + 1]) == 'x');
+    hex = (n - start >= 2 && p[start] == '0' && lower[p[start + 1]] == 'x');
 
     for (i = start; i < n; i++) {
-        c = lower(p[i]);
+        c = lower[p[i]];
 
         if (c >= '0' && c <= '9') {
             continue;
@@ -356,23 +378,4 @@ failed(authority_t *out, authority_error_t err)
     memset(out, 0, sizeof(authority_t));
 
     return err;
-}
-
-
-static bool
-is_host_byte(unsigned char c)
-{
-    c = lower(c);
-
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')
-           || c == '-' || c == '_' || c == '.';
-}
-
-
-/* Not tolower(): that follows the locale. */
-
-static unsigned char
-lower(unsigned char c)
-{
-    return (c >= 'A' && c <= 'Z') ? (unsigned char) (c | 0x20) : c;
 }

@@ -48,6 +48,7 @@ static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
 static ngx_uint_t ngx_agent_audit_ends_torn(ngx_agent_main_conf_t *amcf,
     off_t size);
 static void ngx_agent_audit_close(void *data);
+static void ngx_agent_audit_name(struct timespec *ts);
 static void ngx_agent_audit_add(audit_line_t *line, const u_char *task);
 static ngx_uint_t ngx_agent_audit_append(ngx_err_t *err);
 static void ngx_agent_audit_tell(void);
@@ -58,8 +59,9 @@ static ngx_slab_pool_t *ngx_agent_audit_pool;
 static ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
 static ngx_uint_t       ngx_agent_audit_torn;    /* found when opened */
 static uint64_t         ngx_agent_audit_sequence;    /* of the last written */
-static u_char           ngx_agent_audit_writer[32];
 static ngx_pid_t        ngx_agent_audit_pid;
+static char             ngx_agent_audit_writer[64];  /* with its key */
+static size_t           ngx_agent_audit_writer_len;
 static uint64_t         ngx_agent_audit_lost;
 static time_t           ngx_agent_audit_said;
 
@@ -274,13 +276,15 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     const u_char *task, const u_char *policy, const u_char *policy_hash,
     uid_t uid)
 {
+    char                     *text;
     size_t                    start;
     ngx_uint_t                ms;
     struct timespec           ts;
     ngx_agent_audit_whose_t  *whose;
 
-    static char    text[25];                /* of this second */
-    static time_t  second;
+    static char    head[] = "\"@timestamp\":\"2026-11-29T12:00:00.123Z\","
+                            "\"schema\":1";
+    static time_t  second;                  /* that head is of */
 
     /*
      * The clock is read here: nginx's cached time is that of the last pass
@@ -302,17 +306,15 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
         ngx_agent_audit_pid = ngx_pid;
         ngx_agent_audit_sequence = 0;
 
-        *ngx_snprintf(ngx_agent_audit_writer,
-                      sizeof(ngx_agent_audit_writer) - 1, "%xL.%P",
-                      ((uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000)
-                      & 0xffffffffff, ngx_pid) = '\0';
+        ngx_agent_audit_name(&ts);
     }
 
-    audit_line_begin(line);
+    text = head + sizeof("\"@timestamp\":\"") - 1;
 
     if (ts.tv_sec != second) {
         second = ts.tv_sec;
         audit_line_time((int64_t) second * 1000, text);
+        text[24] = '"';
     }
 
     ms = ts.tv_nsec / 1000000;
@@ -321,11 +323,10 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     text[21] = '0' + ms / 10 % 10;
     text[22] = '0' + ms % 10;
 
-    audit_line_word(line, "@timestamp", text);
-    audit_line_number(line, "schema", 1);
-    audit_line_word(line, "event", event);
-
-    audit_line_word(line, "writer", (char *) ngx_agent_audit_writer);
+    audit_line_begin(line);
+    audit_line_copy(line, head, sizeof(head) - 1);
+    audit_line_own(line, "event", event, ngx_strlen(event));
+    audit_line_copy(line, ngx_agent_audit_writer, ngx_agent_audit_writer_len);
     audit_line_number(line, "seq", (int64_t) (ngx_agent_audit_sequence
                                               + ngx_agent_audit_count + 1));
 
@@ -355,6 +356,25 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
     (void) ngx_cpystrn(whose->policy_hash, (u_char *) policy_hash,
                        sizeof(whose->policy_hash));
     ngx_memcpy(whose->text, line->text + start, whose->len);
+}
+
+
+/* What this process is called in its lines: when it began, and its pid. */
+
+static void
+ngx_agent_audit_name(struct timespec *ts)
+{
+    char    *writer;
+    u_char  *end;
+
+    writer = ngx_agent_audit_writer;
+
+    end = ngx_snprintf((u_char *) writer, sizeof(ngx_agent_audit_writer),
+                       ",\"writer\":\"%xL.%P\"",
+                       ((uint64_t) ts->tv_sec * 1000 + ts->tv_nsec / 1000000)
+                       & 0xffffffffff, ngx_pid);
+
+    ngx_agent_audit_writer_len = end - (u_char *) writer;
 }
 
 

@@ -26,6 +26,7 @@
  *   ngx_agent_tunnel.c         TLS that is passed through
  *   ngx_agent_dns.c            the boxes' name server
  *   ngx_agent_tls.c            TLS that ends at a door
+ *   ngx_agent_bio.c            the socket below TLS
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_resolve.c        where an allowed name leads
  *   ngx_agent_refuse.c         the refusal
@@ -701,6 +702,12 @@ ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_agent_srv_conf_t *ascf);
 
 
+/* ngx_agent_bio.c */
+
+/* Puts our reading and writing below the TLS of a connection. */
+ngx_int_t ngx_agent_bio(ngx_connection_t *c);
+
+
 /* ngx_agent_decide.c */
 
 /* Has the task requests and bytes left?  Counts one request. */
@@ -739,6 +746,9 @@ void ngx_agent_resolve_cancel(void *ctx);
 ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
 
 ngx_int_t ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a);
+
+/* Its digits; where they end. */
+u_char *ngx_agent_port(u_char *p, in_port_t port);
 
 
 /* ngx_agent_refuse.c */

@@ -22,15 +22,20 @@ ngx_int_t
 ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 {
     target_t      *t;
+    const char    *reason;
+    ngx_uint_t     tls;
     audit_line_t   line;
 
     t = &ctx->target;
+    tls = ctx->rule ? ctx->tls : t->https;
 
     ngx_agent_audit_begin(&line, "egress", ctx->task->id, ctx->task->policy,
                           ctx->policy_hash, ctx->uid);
 
-    audit_line_word(&line, "verdict", verdict);
-    audit_line_word(&line, "reason", ngx_agent_reason(ctx->reason)->word);
+    reason = ngx_agent_reason(ctx->reason)->word;
+
+    audit_line_own(&line, "verdict", verdict, ngx_strlen(verdict));
+    audit_line_own(&line, "reason", reason, ngx_strlen(reason));
 
     if (ctx->why) {
         audit_line_word(&line, "detail", ctx->why);
@@ -39,9 +44,7 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     audit_line_word(&line, "rule",
                     ctx->rule ? ctx->rule->name : NULL);
     audit_line_text(&line, "method", t->method, t->method_len, 64);
-    audit_line_word(&line, "scheme", ctx->rule ? (ctx->tls ? "https" : "http")
-                                               : (t->https ? "https"
-                                                           : "http"));
+    audit_line_own(&line, "scheme", tls ? "https" : "http", tls ? 5 : 4);
     audit_line_text(&line, "host", t->authority.host, t->authority.host_len,
                     AUTHORITY_HOST_MAX);
     audit_line_number(&line, "port", ctx->port ? ctx->port
@@ -54,8 +57,8 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
                     ctx->reason == NGX_AGENT_REASON_RULE && ctx->rule
                     ? ctx->rule->credential : NULL);
     audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
-    audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
-                    sizeof(ctx->request));
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
 
     if (ctx->reason == NGX_AGENT_REASON_MALFORMED
         || ctx->reason == NGX_AGENT_REASON_MISMATCH)
@@ -91,8 +94,8 @@ ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
     audit_line_word(&line, "rule", ctx->rule->name);
     audit_line_text(&line, "host", a->host, a->host_len, AUTHORITY_HOST_MAX);
     audit_line_number(&line, "port", a->port);
-    audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
-                    sizeof(ctx->request));
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
 
     return ngx_agent_audit_write(&line, ctx->task->id);
 }
@@ -106,8 +109,8 @@ ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
     ngx_agent_audit_begin(&line, "egress_end", ctx->task->id,
                           ctx->task->policy, ctx->policy_hash, ctx->uid);
 
-    audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
-                    sizeof(ctx->request));
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
     audit_line_number(&line, "status", ctx->failure ? 0 : 200);
     audit_line_text(&line, "host", ctx->target.authority.host,
                     ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
@@ -160,8 +163,8 @@ ngx_agent_log(ngx_http_request_t *r)
         ngx_agent_audit_begin(&line, "egress_end", task->id, task->policy,
                               ctx->policy_hash, ctx->uid);
 
-        audit_line_text(&line, "request", ctx->request, sizeof(ctx->request),
-                        sizeof(ctx->request));
+        audit_line_own(&line, "request", (char *) ctx->request,
+                       sizeof(ctx->request));
         audit_line_number(&line, "status", (int64_t) r->headers_out.status);
         audit_line_text(&line, "host", ctx->target.authority.host,
                         ctx->target.authority.host_len, AUTHORITY_HOST_MAX);

@@ -12,12 +12,25 @@
 #include "ngx_agent_broker.h"
 
 
+#define NGX_AGENT_NAME_MAX  32              /* the longest on a list is less */
+
+
+/* A list of names, and what their first letters are by their length. */
+
+typedef struct {
+    ngx_str_t   *list;
+    uint32_t     letters[NGX_AGENT_NAME_MAX + 1];
+} ngx_agent_names_t;
+
+
 static u_char *ngx_agent_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
-static ngx_uint_t ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name,
+static void ngx_agent_names_init(ngx_agent_names_t *names);
+static ngx_uint_t ngx_agent_is_named(ngx_agent_names_t *names, u_char *name,
     size_t len);
 static ngx_uint_t ngx_agent_is_listed(ngx_str_t *list, u_char *name,
     size_t len);
+static ngx_uint_t ngx_agent_has_hops(ngx_http_request_t *r);
 static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
 static void ngx_agent_wipe(void *data);
@@ -32,7 +45,7 @@ static ngx_uint_t ngx_agent_is_no_answer(ngx_http_request_t *r,
  * otherwise than it was judged.  "x-forwarded-" stands for all of them.
  */
 
-static ngx_str_t  ngx_agent_stripped[] = {
+static ngx_str_t  ngx_agent_stripped_list[] = {
 
     /* credentials */
     ngx_string("authorization"), ngx_string("proxy-authorization"),
@@ -85,13 +98,21 @@ static ngx_str_t  ngx_agent_framing[] = {
 
 /* What an upstream cannot tell the box or the broker. */
 
-static ngx_str_t  ngx_agent_dropped[] = {
+static ngx_str_t  ngx_agent_dropped_list[] = {
     ngx_string("x-accel-redirect"), ngx_string("x-accel-expires"),
     ngx_string("x-accel-limit-rate"), ngx_string("x-accel-buffering"),
     ngx_string("x-accel-charset"), ngx_string("alt-svc"), ngx_string("nel"),
     ngx_string("report-to"), ngx_string("x-agent-broker"), ngx_null_string
 };
 
+
+static ngx_agent_names_t  ngx_agent_stripped = {
+    ngx_agent_stripped_list, { 0 }
+};
+
+static ngx_agent_names_t  ngx_agent_dropped = {
+    ngx_agent_dropped_list, { 0 }
+};
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
@@ -101,6 +122,9 @@ ngx_agent_upstream_filter_init(ngx_conf_t *cf)
 {
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_agent_header_filter;
+
+    ngx_agent_names_init(&ngx_agent_stripped);
+    ngx_agent_names_init(&ngx_agent_dropped);
 
     return NGX_OK;
 }
@@ -113,7 +137,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size_t               size;
     target_t            *t;
     ngx_buf_t           *from, *to;
-    ngx_uint_t           websocket;
+    ngx_uint_t           websocket, hops;
     ngx_pool_cleanup_t  *cln;
 
     from = r->upstream->request_bufs->buf;
@@ -155,7 +179,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     if (ctx->port != (ctx->tls ? 443 : 80)) {
-        p = ngx_slprintf(p, last, ":%ui", (ngx_uint_t) ctx->port);
+        *p++ = ':';
+        p = ngx_agent_port(p, ctx->port);
     }
 
     *p++ = CR;
@@ -191,6 +216,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     /* HTTP/1.1 keeps a connection unless somebody says otherwise */
 
+    hops = ngx_agent_has_hops(r);
+
     /* the header lines that the proxy made, from the second on */
 
     line = ngx_strlchr(from->pos, from->last, LF);
@@ -209,7 +236,8 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                 || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
             && ((size_t) (colon - line) != 10
                 || ngx_strncasecmp(line, (u_char *) "connection", 10) != 0)
-            && !ngx_agent_is_stripped(r, line, colon - line))
+            && !ngx_agent_is_named(&ngx_agent_stripped, line, colon - line)
+            && !(hops && ngx_agent_is_hop(r, line, colon - line)))
         {
             p = ngx_cpymem(p, line, end + 1 - line);
         }
@@ -279,15 +307,43 @@ ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 }
 
 
-static ngx_uint_t
-ngx_agent_is_stripped(ngx_http_request_t *r, u_char *name, size_t len)
+static void
+ngx_agent_names_init(ngx_agent_names_t *names)
 {
-    if (ngx_agent_is_listed(ngx_agent_framing, name, len)) {
+    size_t      len;
+    uint32_t    letter;
+    ngx_str_t  *known;
+
+    for (known = names->list; known->len; known++) {
+
+        letter = 1U << (known->data[0] & 0x1f);
+
+        names->letters[known->len] |= letter;
+
+        if (known->data[known->len - 1] != '-') {
+            continue;
+        }
+
+        for (len = known->len + 1; len <= NGX_AGENT_NAME_MAX; len++) {
+            names->letters[len] |= letter;
+        }
+    }
+}
+
+
+/* Most names are none of the list by their length and first letter. */
+
+static ngx_uint_t
+ngx_agent_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
+{
+    if (len == 0
+        || (names->letters[ngx_min(len, NGX_AGENT_NAME_MAX)]
+            & 1U << (name[0] & 0x1f)) == 0)
+    {
         return 0;
     }
 
-    return ngx_agent_is_listed(ngx_agent_stripped, name, len)
-           || ngx_agent_is_hop(r, name, len);
+    return ngx_agent_is_listed(names->list, name, len);
 }
 
 
@@ -312,6 +368,30 @@ ngx_agent_is_listed(ngx_str_t *list, u_char *name, size_t len)
 }
 
 
+/* Is there a Connection header of the client's? */
+
+static ngx_uint_t
+ngx_agent_has_hops(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (header[i].key.len == sizeof("connection") - 1) {
+                return 1;                   /* or one as long */
+            }
+        }
+    }
+
+    return 0;
+}
+
+
 /* Is it named by a Connection header of the client's? */
 
 static ngx_uint_t
@@ -321,6 +401,10 @@ ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
     ngx_uint_t        i;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
+
+    if (ngx_agent_is_listed(ngx_agent_framing, name, len)) {
+        return 0;
+    }
 
     part = &r->headers_in.headers.part;
     header = part->elts;
@@ -438,8 +522,8 @@ ngx_agent_header_filter(ngx_http_request_t *r)
             }
         }
 
-        if (ngx_agent_is_listed(ngx_agent_dropped, header[i].key.data,
-                                header[i].key.len))
+        if (ngx_agent_is_named(&ngx_agent_dropped, header[i].key.data,
+                               header[i].key.len))
         {
             header[i].hash = 0;
         }

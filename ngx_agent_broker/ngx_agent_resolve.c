@@ -245,11 +245,28 @@ ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a)
         *p++ = ']';
     }
 
-    p = ngx_sprintf(p, ":%ui", (ngx_uint_t) ctx->port);
+    *p++ = ':';
+    p = ngx_agent_port(p, ctx->port);
 
     ctx->peer.len = p - ctx->peer.data;
 
     return NGX_OK;
+}
+
+
+u_char *
+ngx_agent_port(u_char *p, in_port_t port)
+{
+    u_char  text[sizeof("65535") - 1], *first;
+
+    first = text + sizeof(text);
+
+    do {
+        *--first = '0' + port % 10;
+        port /= 10;
+    } while (port);
+
+    return ngx_cpymem(p, first, text + sizeof(text) - first);
 }
 
 

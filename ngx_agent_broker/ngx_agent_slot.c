@@ -11,6 +11,7 @@
 
 /* These expect the zone's lock to be held. */
 
+static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
 static void ngx_agent_slot_destroy(ngx_agent_slot_t *slot);
 static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
@@ -23,17 +24,15 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
 {
     ngx_agent_slot_t  *slot;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    if (ngx_agent_slot_find(id)) {
-        ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    if (ngx_agent_slot_lock(id)) {
+        ngx_agent_slot_unlock();
         return NGX_DECLINED;
     }
 
     slot = ngx_slab_calloc_locked(ngx_agent_pool, sizeof(ngx_agent_slot_t));
 
     if (slot == NULL) {
-        ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+        ngx_agent_slot_unlock();
         return NGX_BUSY;
     }
 
@@ -57,7 +56,7 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
     ngx_rbtree_insert(&ngx_agent_zone->rbtree, &slot->node);
     ngx_queue_insert_tail(&ngx_agent_zone->slots, &slot->queue);
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return NGX_OK;
 }
@@ -71,9 +70,7 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
     ngx_queue_t       *q;
     ngx_agent_slot_t  *slot, *other;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot == NULL) {
         rc = NGX_DECLINED;
@@ -107,7 +104,7 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
 
 done:
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return rc;
 }
@@ -118,15 +115,13 @@ ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view)
 {
     ngx_agent_slot_t  *slot;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         ngx_agent_slot_copy(slot, view);
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return slot ? NGX_OK : NGX_DECLINED;
 }
@@ -170,9 +165,7 @@ ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
 
     rc = NGX_DECLINED;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot && slot->sequence == sequence) {
         ngx_agent_slot_copy(slot, view);
@@ -180,7 +173,7 @@ ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
         rc = NGX_OK;
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return rc;
 }
@@ -232,6 +225,22 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
 
 
 ngx_agent_slot_t *
+ngx_agent_slot_lock(const u_char *id)
+{
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    return ngx_agent_slot_find(id);
+}
+
+
+void
+ngx_agent_slot_unlock(void)
+{
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+}
+
+
+static ngx_agent_slot_t *
 ngx_agent_slot_find(const u_char *id)
 {
     uint32_t            key;

@@ -19,9 +19,7 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
 
     rc = NGX_BUSY;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         slot->used[bound]++;
@@ -34,7 +32,7 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
         }
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return rc;
 }
@@ -53,9 +51,7 @@ ngx_agent_slot_admit(const u_char *id)
 
     bound = BOUND_REQUESTS;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
 
@@ -68,7 +64,7 @@ ngx_agent_slot_admit(const u_char *id)
         slot->used[BOUND_REQUESTS] += (bound == BOUND_COUNT);
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return bound;
 }
@@ -82,9 +78,7 @@ ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
 
     rc = NGX_BUSY;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         slot->used[bound] += n;
@@ -94,7 +88,7 @@ ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
         }
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return rc;
 }
@@ -105,16 +99,14 @@ ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down)
 {
     ngx_agent_slot_t  *slot;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         slot->used[BOUND_BYTES_UP] += up;
         slot->used[BOUND_BYTES_DOWN] += down;
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 }
 
 
@@ -132,9 +124,7 @@ ngx_agent_slot_handshake(const u_char *id)
 
     wait = 0;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         slot->used[BOUND_HANDSHAKES]++;
@@ -157,7 +147,7 @@ ngx_agent_slot_handshake(const u_char *id)
         }
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return wait;
 }
@@ -169,9 +159,7 @@ ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed, ngx_uint_t denied,
 {
     ngx_agent_slot_t  *slot;
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot) {
         slot->allowed += allowed;
@@ -179,7 +167,7 @@ ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed, ngx_uint_t denied,
         slot->audit_lines += lines;
     }
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 }
 
 
@@ -210,9 +198,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     where = path ? (const char *) ctx->target.path : "";
     said = tail ? hint : "";
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot == NULL) {
         goto done;
@@ -277,7 +263,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
 
 done:
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 }
 
 
@@ -294,9 +280,7 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
 
     list = json_array();
 
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    slot = ngx_agent_slot_find(id);
+    slot = ngx_agent_slot_lock(id);
 
     if (slot == NULL || list == NULL) {
         goto done;
@@ -337,7 +321,7 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
 
 done:
 
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+    ngx_agent_slot_unlock();
 
     return list;
 }

@@ -377,7 +377,9 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 
     ac->tls_name = name;
 
-    if (ngx_agent_tls_session(ssl, ac) != NGX_OK) {
+    if (ngx_agent_tls_session(ssl, ac) != NGX_OK
+        || ngx_agent_bio(c) != NGX_OK)
+    {
         *alert = SSL_AD_INTERNAL_ERROR;
         return SSL_CLIENT_HELLO_ERROR;
     }

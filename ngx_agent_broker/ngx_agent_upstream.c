@@ -407,6 +407,10 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
         }
     }
 
+    if (ngx_agent_bio(pc->connection) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     session = ngx_agent_session_get(ctx);
 
     if (session && ngx_ssl_set_session(pc->connection, session) != NGX_OK) {

@@ -36,8 +36,12 @@ extern ngx_slab_pool_t   *ngx_agent_pool;
 extern ngx_agent_zone_t  *ngx_agent_zone;
 
 
-/* NULL: there is none.  The lock is held as long as the slot is looked at. */
-ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
+/*
+ * Takes the zone's lock, which is held as long as the slot is looked at, also
+ * where there is none: NULL.
+ */
+ngx_agent_slot_t *ngx_agent_slot_lock(const u_char *id);
+void ngx_agent_slot_unlock(void);
 
 void ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
     ngx_rbtree_node_t *sentinel);

@@ -465,6 +465,21 @@ is_deeply([grep { $_->{conn} == $left->{conn} && $_->{target} eq '/next' }
 $l->get("http://open.internal:$port/open/i");
 
 
+# An end that comes with the last bytes, or soon after them, is seen at once
+
+my $began = time;
+for my $n (1, 7, 100, 1000) {
+    for (1 .. 8) {
+        my $r = $l->get("http://open.internal:$port"
+                        . raw("HTTP/1.1 200 Yes\r\n\r\n" . 'x' x $n));
+        like($r->{body}, qr/^(?:\w+\r\n)?x{$n}(?:\r\n0\r\n\r\n)?\z/,
+             "an answer of $n bytes ends with its connection")
+            or diag $r->{raw};
+    }
+}
+cmp_ok(time - $began, '<', 30, 'and none was waited for');
+
+
 # An event is with the box before the next is sent
 
 $l->do(open => { id => 'sse', port => 8899 });

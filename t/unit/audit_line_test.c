@@ -77,6 +77,14 @@ test_shape(void **state)
                 "\"hint\":null,\"host\":\"a.example\",\"empty\":\"\"}\n");
 
     audit_line_begin(&line);
+    audit_line_copy(&line, "\"a\":1", 5);
+    audit_line_own(&line, "own", "value", 5);
+    audit_line_own(&line, "none", "", 0);
+    audit_line_number(&line, "b", INT64_MAX);
+    assert_line("{\"a\":1,\"own\":\"value\",\"none\":\"\","
+                "\"b\":9223372036854775807}\n");
+
+    audit_line_begin(&line);
     audit_line_open(&line, "claimed");
     audit_line_close(&line);
     audit_line_open(&line, "usage");
@@ -150,34 +158,42 @@ test_every_byte(void **state)
 }
 
 
-/* Eight are looked at at once: each byte is found at each of their places. */
+/*
+ * Eight are looked at at once, and fewer at the end: each byte is found at
+ * each of their places, however long the value is.
+ */
 
 static void
 test_every_place(void **state)
 {
-    int            i, at;
+    int            i;
     bool           escaped;
-    json_t        *object;
-    unsigned char  text[17];
+    char           expected[64];
+    size_t         n, at;
+    unsigned char  text[19];
 
     (void) state;
 
     for (i = 0; i < 256; i++) {
-        for (at = 0; at < 17; at++) {
 
-            memset(text, '!' + (i + at) % 2 * ('[' - '!'), sizeof(text));
-            text[at] = (unsigned char) i;
+        escaped = i < 0x20 || i >= 0x7f || i == '"' || i == '\\';
 
-            audit_line_begin(&line);
-            audit_line_text(&line, "path", text, sizeof(text), 256);
-            object = finish();
+        for (n = 1; n <= sizeof(text); n++) {
+            for (at = 0; at < n; at++) {
 
-            escaped = i < 0x20 || i >= 0x7f || i == '"' || i == '\\';
+                memset(text, '!' + (i + at) % 2 * ('[' - '!'), n);
 
-            expect(line.len == strlen("{\"path\":\"\"}\n") + sizeof(text)
-                               + (escaped ? 5 : 0),
-                   "byte %02x at %d takes %zu bytes", i, at, line.len);
-            json_decref(object);
+                (void) snprintf(expected, sizeof(expected),
+                                escaped ? "{\"p\":\"%.*s\\u%04x%.*s\"}\n"
+                                        : "{\"p\":\"%.*s%c%.*s\"}\n",
+                                (int) at, text, i, (int) (n - at - 1), text);
+
+                text[at] = (unsigned char) i;
+
+                audit_line_begin(&line);
+                audit_line_text(&line, "p", text, n, 256);
+                assert_line(expected);
+            }
         }
     }
 }
@@ -220,6 +236,31 @@ test_forgery(void **state)
         assert_int_equal(json_integer_value(json_object_get(object, "seq")),
                          1);
         json_decref(object);
+    }
+}
+
+
+static void
+test_numbers(void **state)
+{
+    int      i;
+    char     expected[64];
+    int64_t  n;
+
+    (void) state;
+
+    for (n = 1; n <= INT64_MAX / 10; n *= 10) {
+        for (i = -1; i <= 1; i++) {
+
+            (void) snprintf(expected, sizeof(expected),
+                            "{\"n\":%lld,\"minus\":%lld}\n",
+                            (long long) (n + i), (long long) -(n + i));
+
+            audit_line_begin(&line);
+            audit_line_number(&line, "n", n + i);
+            audit_line_number(&line, "minus", -(n + i));
+            assert_line(expected);
+        }
     }
 }
 
@@ -297,6 +338,8 @@ test_full(void **state)
             audit_line_text(&line, "escaped", i ? "\n\n\n\n" : "", i ? 4 : 0,
                             256);
             audit_line_number(&line, "seq", INT64_MIN);
+            audit_line_number(&line, "digit", (int64_t) i);
+            audit_line_own(&line, "own", "value", 5);
             audit_line_open(&line, "a");
             audit_line_bool(&line, "in", true);
             audit_line_open(&line, "b");
@@ -439,6 +482,7 @@ main(void)
         PROMISE("D_001 every foreign byte is escaped, none is lost",
                 test_every_byte),
         PROMISE("D_001 wherever in a value it stands", test_every_place),
+        PROMISE("a number has its digits and no more", test_numbers),
         PROMISE("D_004 a box's text forges neither a line nor a field",
                 test_forgery),
         PROMISE("D_005 a long value is cut at its bound and the line says so",

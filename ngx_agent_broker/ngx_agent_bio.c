@@ -1,0 +1,199 @@
+/*
+ * The socket below a TLS connection, as OpenSSL sees it.
+ *
+ * nginx reads until it is told that there is no more, so each answer costs a
+ * second system call that only says so.  It is saved here.  A read that got
+ * less than it asked for has emptied the socket, and events are edges: what
+ * comes after it is told by the next pass of the event loop.  In the rest of
+ * this pass the answer is known, and the kernel is not asked.
+ *
+ * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  How
+ * many there can be is bounded: of boxes by `connections`, of upstreams by
+ * what ngx_agent_reuse.c keeps.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <openssl/bio.h>
+
+
+typedef struct {
+    ngx_connection_t  *connection;
+    ngx_uint_t         empty;               /* in which pass it was seen so */
+} ngx_agent_bio_t;
+
+
+static BIO_METHOD *ngx_agent_bio_make(void);
+static int ngx_agent_bio_read(BIO *bio, char *buf, int size);
+static int ngx_agent_bio_write(BIO *bio, const char *buf, int size);
+static long ngx_agent_bio_ctrl(BIO *bio, int cmd, long num, void *data);
+static void ngx_agent_bio_passed(ngx_event_t *ev);
+
+
+static BIO_METHOD   *ngx_agent_bio_method;
+static ngx_event_t   ngx_agent_bio_event;
+static ngx_uint_t    ngx_agent_bio_pass = 1;
+
+
+ngx_int_t
+ngx_agent_bio(ngx_connection_t *c)
+{
+    BIO              *bio;
+    ngx_agent_bio_t  *data;
+
+    /* elsewhere an end that came with the last bytes would not be seen */
+
+    if (!(ngx_event_flags & NGX_USE_EPOLL_EVENT) || !ngx_use_epoll_rdhup) {
+        return NGX_OK;
+    }
+
+    if (ngx_agent_bio_method == NULL) {
+        ngx_agent_bio_method = ngx_agent_bio_make();
+
+        if (ngx_agent_bio_method == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_agent_bio_event.handler = ngx_agent_bio_passed;
+        ngx_agent_bio_event.log = ngx_cycle->log;
+    }
+
+    data = ngx_pcalloc(c->pool, sizeof(ngx_agent_bio_t));
+    if (data == NULL) {
+        return NGX_ERROR;
+    }
+
+    data->connection = c;
+
+    bio = BIO_new(ngx_agent_bio_method);
+    if (bio == NULL) {
+        return NGX_ERROR;
+    }
+
+    BIO_set_data(bio, data);
+    BIO_set_init(bio, 1);
+
+    SSL_set_bio(c->ssl->connection, bio, bio);
+
+    /* its buffers stay: they would be freed and made anew for each record */
+
+    SSL_clear_mode(c->ssl->connection, SSL_MODE_RELEASE_BUFFERS);
+
+    return NGX_OK;
+}
+
+
+static BIO_METHOD *
+ngx_agent_bio_make(void)
+{
+    int          type;
+    BIO_METHOD  *method;
+
+    type = BIO_get_new_index();
+
+    if (type == -1) {
+        return NULL;
+    }
+
+    method = BIO_meth_new(type|BIO_TYPE_SOURCE_SINK, "agent_broker socket");
+
+    if (method
+        && BIO_meth_set_read(method, ngx_agent_bio_read) == 1
+        && BIO_meth_set_write(method, ngx_agent_bio_write) == 1
+        && BIO_meth_set_ctrl(method, ngx_agent_bio_ctrl) == 1)
+    {
+        return method;
+    }
+
+    BIO_meth_free(method);
+
+    return NULL;
+}
+
+
+static int
+ngx_agent_bio_read(BIO *bio, char *buf, int size)
+{
+    ssize_t            n;
+    ngx_agent_bio_t   *data;
+    ngx_connection_t  *c;
+
+    data = BIO_get_data(bio);
+    c = data->connection;
+
+    BIO_clear_retry_flags(bio);
+
+    if (data->empty == ngx_agent_bio_pass && !c->read->pending_eof) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+
+    ngx_set_errno(0);                       /* an end is no error of before */
+
+    n = recv(c->fd, buf, size, 0);
+
+    if (n > 0) {
+
+        if (n < size) {
+            data->empty = ngx_agent_bio_pass;
+            ngx_post_event(&ngx_agent_bio_event, &ngx_posted_events);
+        }
+
+    } else if (n == 0) {
+        BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+
+    } else if (BIO_sock_should_retry((int) n)) {
+        BIO_set_retry_read(bio);
+    }
+
+    return (int) n;
+}
+
+
+static int
+ngx_agent_bio_write(BIO *bio, const char *buf, int size)
+{
+    ssize_t           n;
+    ngx_agent_bio_t  *data;
+
+    data = BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+
+    ngx_set_errno(0);
+
+    n = send(data->connection->fd, buf, size, 0);
+
+    if (n <= 0 && BIO_sock_should_retry((int) n)) {
+        BIO_set_retry_write(bio);
+    }
+
+    return (int) n;
+}
+
+
+static long
+ngx_agent_bio_ctrl(BIO *bio, int cmd, long num, void *data)
+{
+    switch (cmd) {
+
+    case BIO_CTRL_FLUSH:
+        return 1;                           /* nothing is held back */
+
+    case BIO_CTRL_EOF:
+        return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0;
+
+    default:
+        return 0;
+    }
+}
+
+
+/* Posted events are run before the kernel is asked for new ones. */
+
+static void
+ngx_agent_bio_passed(ngx_event_t *ev)
+{
+    ngx_agent_bio_pass++;
+}
