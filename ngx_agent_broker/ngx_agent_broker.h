@@ -29,6 +29,7 @@
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_resolve.c        where an allowed name leads
  *   ngx_agent_refuse.c         the refusal
+ *   ngx_agent_page.c           what is said where nginx itself answers
  *   ngx_agent_upstream.c       dialling what was judged
  *   ngx_agent_reuse.c          what one request leaves to the next
  *   ngx_agent_headers.c        the header that goes up, with the credential
@@ -107,6 +108,16 @@ typedef enum {
     NGX_AGENT_REASON_AUDIT,
     NGX_AGENT_REASON_CREDENTIAL,
     NGX_AGENT_REASON_CHANGED,
+    NGX_AGENT_REASON_UNREACHABLE,
+    NGX_AGENT_REASON_UPSTREAM_TIMEOUT,
+    NGX_AGENT_REASON_NO_ANSWER,
+    NGX_AGENT_REASON_CERTIFICATE,
+    NGX_AGENT_REASON_HANDSHAKE,
+    NGX_AGENT_REASON_SHUTDOWN,
+    NGX_AGENT_REASON_TIMEOUT,
+    NGX_AGENT_REASON_BODY,
+    NGX_AGENT_REASON_URI,
+    NGX_AGENT_REASON_ABORTED,
     NGX_AGENT_REASON_CONFIGURATION,
     NGX_AGENT_REASON_INTERNAL,
     NGX_AGENT_REASONS
@@ -401,6 +412,7 @@ struct ngx_agent_ctx_s {
     void                  *owner;           /* the tunnel, without a request */
     ngx_http_request_t    *http;
     const char            *failure;         /* after the decision */
+    ngx_str_t              page;            /* in the place of nginx's */
     uint64_t               vault;           /* revision of what was attached */
 };
 
@@ -749,9 +761,27 @@ const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why);
 
+/*
+ * The JSON object that tells a box why: a refusal's, or a failure's.  What
+ * the task has asked for is in ctx, as far as it is known.
+ */
+ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
+    ngx_str_t *body);
+
 /* Records a refusal; what is to be answered in *body. */
 ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body);
+
+
+/* ngx_agent_page.c */
+
+/* Makes the answer that core is about to send ours, and says so. */
+ngx_int_t ngx_agent_page(ngx_http_request_t *r);
+
+/* Why core ended a request of a box, of which nothing else tells. */
+ngx_agent_reason_e ngx_agent_page_reason(ngx_http_request_t *r);
+void ngx_agent_page_filter_init(void);
 
 
 /* ngx_agent_upstream.c */

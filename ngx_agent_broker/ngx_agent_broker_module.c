@@ -307,7 +307,7 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         break;
 
     default: /* NGX_AGENT_VAR_REQUEST */
-        text = ctx ? ctx->request : NULL;
+        text = (ctx && ctx->request[0]) ? ctx->request : NULL;
         len = sizeof(ctx->request);
         break;
     }

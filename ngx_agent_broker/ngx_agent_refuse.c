@@ -9,8 +9,6 @@
 
 static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool,
-    ngx_agent_ctx_t *ctx, const char *hint, ngx_str_t *body);
 static const char *ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx);
 static const char *ngx_agent_hosts_hint(ngx_pool_t *pool,
     ngx_agent_ctx_t *ctx);
@@ -73,6 +71,38 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_CHANGED] = { "policy_changed", 503,
         "the policy changed under this request: try again" },
 
+    [NGX_AGENT_REASON_UNREACHABLE] = { "upstream_unreachable", 502,
+        "the host is allowed, but no connection to it can be made now: try "
+        "later, or do without it" },
+
+    [NGX_AGENT_REASON_UPSTREAM_TIMEOUT] = { "upstream_timeout", 504,
+        "the host is allowed, but has not answered in time: try later, or "
+        "ask for less" },
+
+    [NGX_AGENT_REASON_NO_ANSWER] = { "no_answer", 502,
+        "the host is allowed, but what came from it is no HTTP answer" },
+
+    [NGX_AGENT_REASON_CERTIFICATE] = { "certificate_unverified", 502,
+        "nothing was sent, since the host's certificate did not verify: "
+        "only the operator can mend that" },
+
+    [NGX_AGENT_REASON_HANDSHAKE] = { "tls_handshake", 502,
+        "nothing was sent, since the TLS handshake with the host failed" },
+
+    [NGX_AGENT_REASON_SHUTDOWN] = { "shutdown", 502,
+        "the broker has ended this request, to be stopped itself" },
+
+    [NGX_AGENT_REASON_TIMEOUT] = { "timeout", 408,
+        "the request has not come whole in time" },
+
+    [NGX_AGENT_REASON_BODY] = { "body_too_large", 413,
+        "the body of this request is larger than the broker takes" },
+
+    [NGX_AGENT_REASON_URI] = { "uri_too_large", 414,
+        "the request line is longer than the broker takes" },
+
+    [NGX_AGENT_REASON_ABORTED] = { "aborted", 499, NULL },
+
     [NGX_AGENT_REASON_CONFIGURATION] = { "configuration", 500,
         "the broker's configuration is unsafe: nothing is sent" },
 
@@ -123,7 +153,8 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
         if (rc == NGX_BUSY) {
             ngx_agent_slot_count(ctx->task->id, 0, 1, 0);
-            return ngx_agent_refusal_body(pool, ctx,
+            return ngx_agent_refusal_body(pool, ctx, ctx->reason,
+                             ngx_agent_reasons[ctx->reason].status,
                              ngx_agent_reasons[ctx->reason].hint, body);
         }
     }
@@ -139,7 +170,9 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     ngx_agent_slot_refuse(ctx->task->id, ctx, hint);
 
-    return ngx_agent_refusal_body(pool, ctx, hint, body);
+    return ngx_agent_refusal_body(pool, ctx, ctx->reason,
+                                  ngx_agent_reasons[ctx->reason].status, hint,
+                                  body);
 }
 
 
@@ -227,11 +260,12 @@ ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 }
 
 
-/* The body of a refusal: fixed keys, every foreign byte escaped by jansson. */
+/* Fixed keys, every foreign byte escaped by jansson. */
 
-static ngx_int_t
+ngx_int_t
 ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
-    const char *hint, ngx_str_t *body)
+    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
+    ngx_str_t *body)
 {
     char      *text;
     json_t    *object;
@@ -241,9 +275,8 @@ ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     object = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
                        "s:s?}",
-               "error", ngx_agent_reasons[ctx->reason].status == 403
-                        ? "denied" : "failed",
-               "reason", ngx_agent_reasons[ctx->reason].word,
+               "error", status == 403 ? "denied" : "failed",
+               "reason", ngx_agent_reasons[reason].word,
                "detail", ctx->why,
                "host", t->authority.host, (int) t->authority.host_len,
                "port", (int) t->authority.port,
