@@ -72,6 +72,7 @@
 #define NGX_AGENT_ID_LEN         32         /* hex digits of a task's id */
 #define NGX_AGENT_LEASE_MAX      512
 #define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
+#define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
 #define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
 
 #define NGX_AGENT_PORT_PROXY     8899
@@ -201,7 +202,7 @@ typedef struct {
     uint8_t         method_len;
     uint8_t         host_len;
     uint8_t         path_len;
-    uint8_t         hint_len;
+    uint16_t        hint_len;
     u_char          data[1];                /* method host path hint */
 } ngx_agent_refusal_t;
 

@@ -7,11 +7,17 @@
 #include "ngx_agent_broker.h"
 
 
+#define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
+
+
 static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static const char *ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx);
-static const char *ngx_agent_hosts_hint(ngx_pool_t *pool,
-    ngx_agent_ctx_t *ctx);
+static const char *ngx_agent_hint(ngx_agent_ctx_t *ctx,
+    char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_methods_hint(const policy_rule_t *rule,
+    char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_hosts_hint(const policy_t *policy,
+    char text[NGX_AGENT_HINT_MAX]);
 
 
 static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
@@ -136,6 +142,7 @@ ngx_int_t
 ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
 {
+    char         text[NGX_AGENT_HINT_MAX];
     ngx_int_t    rc;
     const char  *hint;
 
@@ -159,7 +166,7 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
         }
     }
 
-    hint = ngx_agent_hint(pool, ctx);
+    hint = ngx_agent_hint(ctx, text);
 
     /*
      * A refusal is refused whether or not it can be recorded: nothing leaves
@@ -176,22 +183,19 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 }
 
 
+/* A constant, or what is written to text. */
+
 static const char *
-ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
+ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 {
     switch (ctx->reason) {
 
     case NGX_AGENT_REASON_METHOD:
-
-        if (ctx->rule->hint) {
-            return ctx->rule->hint;
-        }
-
-        return ngx_agent_hosts_hint(pool, ctx);
+        return ngx_agent_methods_hint(ctx->rule, text);
 
     case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
-        return ngx_agent_hosts_hint(pool, ctx);
+        return ngx_agent_hosts_hint(ctx->policy, text);
 
     default:
         return ngx_agent_reasons[ctx->reason].hint;
@@ -199,64 +203,72 @@ ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 }
 
 
-/* What a model can do instead: the hosts of the task, or a rule's methods. */
+/* What a model can do instead: the rule's methods, and what it says itself. */
 
 static const char *
-ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
+ngx_agent_methods_hint(const policy_rule_t *rule,
+    char text[NGX_AGENT_HINT_MAX])
 {
-    char        *hint;
-    size_t       i, n, len, max;
+    size_t  i, len;
+
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "allowed methods:");
+
+    if (rule->methods_count == 0) {
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " GET HEAD");
+    }
+
+    for (i = 0; i < rule->methods_count; i++) {
+
+        if (len + ngx_strlen(rule->methods[i]) + 1 >= NGX_AGENT_HINT_WORDS) {
+            len += snprintf(text + len, NGX_AGENT_HINT_MAX - len,
+                            " and %u more",
+                            (unsigned) (rule->methods_count - i));
+            break;
+        }
+
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s",
+                        rule->methods[i]);
+    }
+
+    if (rule->hint) {
+        (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len, "; %s",
+                        rule->hint);
+    }
+
+    return text;
+}
+
+
+/* The same of a policy: its hosts. */
+
+static const char *
+ngx_agent_hosts_hint(const policy_t *policy, char text[NGX_AGENT_HINT_MAX])
+{
+    size_t       i, n, len;
     const char  *rule;
 
-    max = 200;
-
-    hint = ngx_pnalloc(pool, max + 64);
-    if (hint == NULL) {
-        return NULL;
-    }
-
-    if (ctx->reason == NGX_AGENT_REASON_METHOD) {
-
-        len = snprintf(hint, max, "allowed methods:");
-        n = ctx->rule->methods_count;
-
-        if (n == 0) {
-            (void) snprintf(hint + len, max - len, " GET HEAD");
-            return hint;
-        }
-
-        for (i = 0; i < n && len + ngx_strlen(ctx->rule->methods[i]) + 1 < max;
-             i++)
-        {
-            len += snprintf(hint + len, max - len, " %s",
-                            ctx->rule->methods[i]);
-        }
-
-        return hint;
-    }
-
-    n = ctx->policy ? ctx->policy->rules_count : 0;
+    n = policy ? policy->rules_count : 0;
 
     if (n == 0) {
         return "this task may call no host";
     }
 
-    len = snprintf(hint, max, "this task may call only:");
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "this task may call only:");
 
     for (i = 0; i < n; i++) {
 
-        rule = ctx->policy->rules[i]->name;
+        rule = policy->rules[i]->name;
 
-        if (len + ngx_strlen(rule) + 2 > max) {
-            (void) snprintf(hint + len, 64, " and %u more",
-                            (unsigned) (n - i));
+        if (len + ngx_strlen(rule) + 2 > NGX_AGENT_HINT_WORDS) {
+            (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len,
+                            " and %u more", (unsigned) (n - i));
             break;
         }
 
-        len += snprintf(hint + len, max - len, " %s", rule);
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s", rule);
     }
 
-    return hint;
+    return text;
 }
 
 

@@ -202,7 +202,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     method = ngx_min(ctx->target.method_len, 32);
     host = ctx->target.authority.host_len;
     path = ngx_min(ctx->target.path_len, 128);
-    tail = hint ? ngx_min(ngx_strlen(hint), 255) : 0;
+    tail = hint ? ngx_min(ngx_strlen(hint), NGX_AGENT_HINT_MAX) : 0;
 
     /* a malformed request has none of them, and memcpy() takes no NULL */
 
