@@ -101,6 +101,8 @@ typedef enum {
     NGX_AGENT_REASON_SNI,
     NGX_AGENT_REASON_REQUESTS,
     NGX_AGENT_REASON_MINTS,
+    NGX_AGENT_REASON_NAMES,
+    NGX_AGENT_REASON_NOT_SERVED,
     NGX_AGENT_REASON_REFUSALS,
     NGX_AGENT_REASON_BYTES_UP,
     NGX_AGENT_REASON_BYTES_DOWN,
@@ -199,6 +201,7 @@ typedef struct {
     ngx_uint_t      count;
     in_port_t       port;
     uint8_t         reason;
+    uint8_t         dns;                    /* no request: a name */
     uint8_t         method_len;
     uint8_t         host_len;
     uint8_t         path_len;
@@ -391,6 +394,7 @@ struct ngx_agent_ctx_s {
     target_t               target;
     in_port_t              port;            /* of the upstream */
     unsigned               tls:1;           /* to the upstream */
+    unsigned               dns:1;           /* a name was asked for */
     unsigned               waiting:1;       /* for the resolver */
     unsigned               kept:1;          /* a kept connection was tried */
     void                  *reused;          /* what it was kept in */
@@ -757,6 +761,10 @@ ngx_int_t ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a);
 /* ngx_agent_refuse.c */
 
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
+
+/* What can be done about a refusal: a constant, or in text; or NULL. */
+const char *ngx_agent_hint(ngx_agent_ctx_t *ctx,
+    char text[NGX_AGENT_HINT_MAX]);
 
 /* Answers the request; what a phase handler returns then. */
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,

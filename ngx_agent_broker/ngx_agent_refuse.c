@@ -12,8 +12,6 @@
 
 static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static const char *ngx_agent_hint(ngx_agent_ctx_t *ctx,
-    char text[NGX_AGENT_HINT_MAX]);
 static const char *ngx_agent_methods_hint(const policy_rule_t *rule,
     char text[NGX_AGENT_HINT_MAX]);
 static const char *ngx_agent_hosts_hint(const policy_t *policy,
@@ -51,6 +49,12 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_MINTS] = { "mints", 403,
         "this task has spoken TLS to all the names its policy allows" },
+
+    [NGX_AGENT_REASON_NAMES] = { "names", 403,
+        "this task has asked for all the names its policy allows" },
+
+    [NGX_AGENT_REASON_NOT_SERVED] = { "not_served", 403,
+        "this name server answers plain queries alone" },
 
     [NGX_AGENT_REASON_REFUSALS] = { "refusals", 429,
         "this task has been refused too often: its requests are no longer "
@@ -183,9 +187,7 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 }
 
 
-/* A constant, or what is written to text. */
-
-static const char *
+const char *
 ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 {
     switch (ctx->reason) {

@@ -228,6 +228,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
         p = refusal->data;
 
         if (refusal->reason == ctx->reason
+            && refusal->dns == ctx->dns
             && refusal->port == ctx->target.authority.port
             && refusal->method_len == method
             && refusal->host_len == host
@@ -261,6 +262,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     refusal->count = 1;
     refusal->port = ctx->target.authority.port;
     refusal->reason = ctx->reason;
+    refusal->dns = ctx->dns;
     refusal->method_len = method;
     refusal->host_len = host;
     refusal->path_len = path;
@@ -311,15 +313,25 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
         p = refusal->data;
 
-        entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
-                    "method", p, (int) refusal->method_len,
-                    "host", p + refusal->method_len,
-                            (int) refusal->host_len,
-                    "port", (int) refusal->port,
-                    "path", p + refusal->method_len + refusal->host_len,
-                            (int) refusal->path_len,
-                    "reason", ngx_agent_reason(refusal->reason)->word,
-                    "count", (json_int_t) refusal->count);
+        if (refusal->dns) {
+            entry = json_pack("{s:n, s:s#, s:n, s:n, s:s, s:I, s:s}",
+                        "method", "host", p, (int) refusal->host_len,
+                        "port", "path",
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count,
+                        "door", "dns");
+
+        } else {
+            entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
+                        "method", p, (int) refusal->method_len,
+                        "host", p + refusal->method_len,
+                                (int) refusal->host_len,
+                        "port", (int) refusal->port,
+                        "path", p + refusal->method_len + refusal->host_len,
+                                (int) refusal->path_len,
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count);
+        }
 
         if (entry == NULL) {
             continue;
