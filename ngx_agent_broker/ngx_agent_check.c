@@ -11,6 +11,8 @@
 #define NGX_AGENT_SYSTEM_FILE_MAX  (1024 * 1024)
 
 
+static ngx_http_conf_addr_t *ngx_agent_check_listen(
+    ngx_http_core_main_conf_t *cmcf, ngx_http_core_srv_conf_t *cscf);
 static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
@@ -214,6 +216,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     ngx_uint_t                   s;
     ngx_agent_srv_conf_t        *ascf;
+    ngx_http_conf_addr_t        *addr;
     ngx_http_core_loc_conf_t    *clcf, **named;
     ngx_http_core_srv_conf_t   **cscfp;
     ngx_http_core_main_conf_t   *cmcf;
@@ -230,6 +233,17 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         }
 
         if (ngx_agent_control_stale(cf, ascf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        addr = ngx_agent_check_listen(cmcf, cscfp[s]);
+
+        if (addr) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the server with \"agent_control\" has a "
+                          "\"listen %V\" too: remove it, only the sockets of "
+                          "boxes lead to this server in %s:%ui",
+                          &addr->opt.addr_text, ascf->file, ascf->line);
             return NGX_ERROR;
         }
 
@@ -270,6 +284,37 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return NGX_OK;
+}
+
+
+/* An address of the host's own that leads to this server, or NULL. */
+
+static ngx_http_conf_addr_t *
+ngx_agent_check_listen(ngx_http_core_main_conf_t *cmcf,
+    ngx_http_core_srv_conf_t *cscf)
+{
+    ngx_uint_t                  p, a, s;
+    ngx_http_conf_addr_t       *addr;
+    ngx_http_conf_port_t       *port;
+    ngx_http_core_srv_conf_t  **server;
+
+    port = cmcf->ports ? cmcf->ports->elts : NULL;
+
+    for (p = 0; port && p < cmcf->ports->nelts; p++) {
+        addr = port[p].addrs.elts;
+
+        for (a = 0; a < port[p].addrs.nelts; a++) {
+            server = addr[a].servers.elts;
+
+            for (s = 0; s < addr[a].servers.nelts; s++) {
+                if (server[s] == cscf) {
+                    return &addr[a];
+                }
+            }
+        }
+    }
+
+    return NULL;
 }
 
 

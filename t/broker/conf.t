@@ -415,6 +415,18 @@ refused('agent_control at a long path',
 refused('agent_control twice', http('', control =>
         "agent_control unix:%CONTROL%;\nagent_control unix:/tmp/x; #!"),
         qr/is duplicate/);
+# only the sockets of boxes lead to the server
+for my $listen ('127.0.0.1:1', '[::1]:1', 'unix:/tmp/x.sock') {
+    refused("listen $listen beside agent_control", http('', control =>
+            'agent_control unix:%CONTROL%; #!',
+            server => "include $proxy;\nlisten $listen;"),
+            qr/"listen \Q$listen\E" too: remove it/);
+    refused("listen $listen before agent_control", http('', control =>
+            "listen $listen;\nagent_control unix:%CONTROL%; #!"),
+            qr/"listen \Q$listen\E" too: remove it/);
+}
+accepted('listen in another server', http('', late =>
+         'server { listen 127.0.0.1:1; return 403; }'));
 refused('a zone that is too small', http('', zone => 'agent_zone 64k;'),
         qr/too small.*they need "agent_zone \d+k"/);
 {
