@@ -157,6 +157,15 @@ for my $case (
     ['with two names', sub {
         my $v = $t->write('v9', "api = $token\n", 0600);
         link $v, "$v.link"; $v }, qr/2 names/],
+    ['as it is shipped', sub { $t->write('v11',
+        $t->read("$AgentTest::ROOT/conf/vault.example"), 0600) },
+     qr/v11", line \d+: .* still that of vault\.example: put the token in/],
+    ['with a value in double quotes', sub {
+        $t->write('v12', "\napi = \"$token\"\n", 0600) },
+     qr/line 2: the value is in quotes.*write it without/],
+    ['with a value in quotes', sub {
+        $t->write('v13', "api = '$token' \n", 0600) },
+     qr/line 1: the value is in quotes.*write it without/],
     ['in a directory that others write', sub {
         $t->write('open/vault', "api = $token\n", 0600);
         chmod 0777, $t->dir . '/open'; $t->dir . '/open/vault' },
@@ -174,6 +183,10 @@ for my $case (
     unlike($said . $t->read("$prefix/error.log"), qr/short_marker/,
            'the value that is refused is never shown');
 }
+
+
+accepted('quotes that are a part of a value', http('', vault => 'agent_vault '
+         . $t->write('v14', "a = \"$token\nb = ${token}'x\n", 0600) . ';'));
 
 
 # Credentials
