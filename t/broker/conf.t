@@ -242,6 +242,29 @@ refused('a host; without a name', policy("host; #!"),
 refused('a host with two names', policy("host a.internal b.internal; #!"),
         qr/invalid number of arguments/);
 
+# the broker's own host, and no name that DNS gives
+
+for my $name ('localhost', 'LOCALHOST', 'localhost:8080', 'app.localhost:8080')
+{
+    refused("host $name", policy("host $name; #!"),
+            qr/broker's own host.*its port and "private 127\.0\.0\.0\/8"/);
+    refused("host $name of a private range that is not it",
+            policy("host $name {\nprivate 10.0.0.0/8;\n} #!"),
+            qr/broker's own host/);
+}
+refused('host localhost without a port',
+        policy("host localhost {\nprivate 127.0.0.0/8;\n} #!"),
+        qr/needs an exact port/);
+accepted("host $_ with port and range",
+         policy("host $_ { private 127.0.0.0/8; plaintext on; }"))
+    for 'localhost:8080', 'app.localhost:8080';
+accepted('names that are not localhost',
+         policy('host mylocalhost; host localhost.example;'));
+accepted('ranges that hold something special', policy(<<'END'));
+    host api.internal { private 172.0.0.0/8 100.0.0.0/8 198.51.100.7
+                                2606:2800::/32; }
+END
+
 # B-012: anyone could register a name under it
 for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
               '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
@@ -352,6 +375,9 @@ for my $case (
     ['every address',             host('private 0.0.0.0/0; #!')],
     ['link-local',                host('private 169.254.0.0/16; #!')],
     ['a range that is none',      host('private internal; #!')],
+    ['a public range',            host('private 93.184.216.0/24; #!')],
+    ['a public address',          host('private 8.8.8.8; #!')],
+    ['a range beside a private one', host('private 172.32.0.0/11; #!')],
     ['plaintext maybe',           host('plaintext maybe; #!')],
     ['a hint of two lines',       host("hint \"a\nb\"; #!")],
     ['a hint with an escape',     host("hint \"a\e[1mb\"; #!")],
