@@ -143,6 +143,15 @@ typedef struct {
 } ngx_agent_credential_use_t;
 
 
+/* Where a policy or a rule was written, for what is written a second time. */
+
+typedef struct {
+    const void      *what;
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_place_t;
+
+
 typedef struct {
     ngx_str_t                 vault_file;
     vault_t                  *vault;        /* till init_module, then NULL */
@@ -175,6 +184,7 @@ typedef struct {
     ngx_uint_t                rule_seen;
     char                     *policy_pem;   /* its trusted_certificate */
     ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
+    ngx_array_t               places;       /* ngx_agent_place_t */
 
     ngx_http_upstream_srv_conf_t  *upstream;
 
@@ -192,6 +202,14 @@ typedef struct {
     const char                *file;        /* where agent_control stands */
     ngx_uint_t                 line;
 } ngx_agent_srv_conf_t;
+
+
+/* Of a location: where it begins. */
+
+typedef struct {
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_loc_conf_t;
 
 
 /* The zone: shared by every worker of every generation. */

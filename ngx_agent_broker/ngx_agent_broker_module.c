@@ -31,6 +31,7 @@
 static void *ngx_agent_create_main_conf(ngx_conf_t *cf);
 static char *ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_agent_create_srv_conf(ngx_conf_t *cf);
+static void *ngx_agent_create_loc_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_agent_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_agent_postconfiguration(ngx_conf_t *cf);
 static void ngx_agent_main_conf_free(void *data);
@@ -199,7 +200,7 @@ static ngx_http_module_t  ngx_agent_module_ctx = {
     ngx_agent_create_srv_conf,             /* create server configuration */
     NULL,                                  /* merge server configuration */
 
-    NULL,                                  /* create location configuration */
+    ngx_agent_create_loc_conf,             /* create location configuration */
     NULL                                   /* merge location configuration */
 };
 
@@ -662,6 +663,9 @@ ngx_agent_create_main_conf(ngx_conf_t *cf)
     if (amcf == NULL || cln == NULL
         || ngx_array_init(&amcf->credentials, cf->pool, 4,
                           sizeof(ngx_agent_credential_use_t))
+           != NGX_OK
+        || ngx_array_init(&amcf->places, cf->temp_pool, 16,
+                          sizeof(ngx_agent_place_t))
            != NGX_OK)
     {
         return NULL;
@@ -722,4 +726,22 @@ static void *
 ngx_agent_create_srv_conf(ngx_conf_t *cf)
 {
     return ngx_pcalloc(cf->pool, sizeof(ngx_agent_srv_conf_t));
+}
+
+
+/* Called where the block begins: core keeps no place of a location. */
+
+static void *
+ngx_agent_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_agent_loc_conf_t  *alcf;
+
+    alcf = ngx_pcalloc(cf->pool, sizeof(ngx_agent_loc_conf_t));
+
+    if (alcf && cf->conf_file) {
+        alcf->file = cf->conf_file->file.name;
+        alcf->line = cf->conf_file->line;
+    }
+
+    return alcf;
 }

@@ -362,6 +362,7 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf)
 {
     const char                 *why;
+    ngx_agent_loc_conf_t       *alcf;
     ngx_http_core_loc_conf_t  **regex;
 
     why = NULL;
@@ -384,11 +385,22 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     }
 
     if (why) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "unsafe location \"%V\" in the server with "
-                      "\"agent_control\": %s; include agent_proxy.conf "
-                      "there in %s:%ui",
-                      &clcf->name, why, ascf->file, ascf->line);
+        if (clcf->name.len) {
+            alcf = clcf->loc_conf[ngx_agent_broker_module.ctx_index];
+
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "unsafe location \"%V\" of the server with "
+                          "\"agent_control\": %s; write it as in the shipped "
+                          "agent_proxy.conf in %V:%ui",
+                          &clcf->name, why, &alcf->file, alcf->line);
+
+        } else {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "unsafe server with \"agent_control\": %s, nor in "
+                          "what it inherits from in %s:%ui",
+                          why, ascf->file, ascf->line);
+        }
+
         return NGX_ERROR;
     }
 

@@ -212,9 +212,25 @@ refused('a credential by a strange name',
 refused('a URL for a host', policy("host https://a.internal/; #!"),
         qr/without scheme and path/);
 refused('a host twice', policy("host a.internal;\nhost A.internal; #!"),
-        qr/earlier rule/);
+        qr/earlier rule.*; the first is in \S+nginx\.conf:\d+, in /);
 refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
-        qr/defined already/);
+        qr/defined already; the first is in \S+nginx\.conf:\d+, in /);
+{
+    # after much else, and in another file
+    my $many = join '', map { "host h$_.internal {\n}\n" } 1 .. 50;
+    my $body = "host a.internal;\nhost b.internal:80; #1\n$many\n"
+             . "host b.internal; #!";
+    my @lines = split /\n/, policy($body);
+    my ($at) = grep { $lines[$_] =~ /#1$/ } 0 .. $#lines;
+    my ($mark) = grep { $lines[$_] =~ /#!$/ } 0 .. $#lines;
+    my ($ok, $said, $line) = try(policy($body));
+    like($said, qr/the first is in \S+:@{[$line - $mark + $at]}, in /,
+         'the first is the one that is meant');
+    my $first = $t->write('first.conf', "\nagent_policy a { }\n");
+    refused('a policy that an included file has',
+            http("include $first;\nagent_policy a { #!\n}"),
+            qr/already; the first is in \Q$first\E:2, in /);
+}
 refused('an unknown directive in a policy', policy("tunnel_all on; #!"),
         qr/unknown directive "tunnel_all"/);
 refused('an unknown directive in a host', host("follow on; #!"),
@@ -265,6 +281,9 @@ accepted('ranges that hold something special', policy(<<'END'));
                                 2606:2800::/32; }
 END
 
+refused('methods with commas, which are told to be spaces',
+        host('methods GET, POST; #!'), qr/"methods GET POST"/);
+
 # B-012: anyone could register a name under it
 for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
               '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
@@ -272,7 +291,9 @@ for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
               '*.COM', '*.xn--p1ai', '*example.com', '*.127.0.0.1',
               '*.internal')
 {
-    refused("the wildcard $name", policy("host $name; #!"), qr/"host"/);
+    refused("the wildcard $name", policy("host $name; #!"),
+            $name =~ /^\*\.(?:127|com\.|$)/ ? qr/"host"/
+            : qr/as in "\*\.example\.com"|for all|write the hosts that are/);
 }
 
 # B-013, B-024: each is one name or none
@@ -369,6 +390,7 @@ for my $case (
 for my $case (
     ['a method in small letters', host('methods get; #!')],
     ['CONNECT as a method',       host('methods CONNECT; #!')],
+    ['methods with a comma',      host('methods GET,POST; #!')],
     ['a method with a space',     host('methods "GET POST"; #!')],
     ['a method twice',            host('methods GET GET; #!')],
     ['a range of no network',     host('private 10.0.0.1/8; #!')],
@@ -542,19 +564,19 @@ for my $case (
     my $more = $http // '';
 
     for my $place (
-        ['',                    "location / {\n$bad\n}"],
+        ['',                    "location / { #!\n$bad\n}"],
         ['in a prefix below',   "location / {\n$inner\n}\n"
-                                . "location /v1/ {\n$bad\n}"],
+                                . "location /v1/ { #!\n$bad\n}"],
         ['in an exact one',     "location / {\n$inner\n}\n"
-                                . "location = /x {\n$bad\n}"],
+                                . "location = /x { #!\n$bad\n}"],
         ['in a regex',          "location / {\n$inner\n}\n"
-                                . "location ~ x\$ {\n$bad\n}"],
+                                . "location ~ x\$ { #!\n$bad\n}"],
         ['in a nested one',     "location / {\n$inner\n"
-                                . "location /v1/ {\n$bad\n}\n}"],
+                                . "location /v1/ { #!\n$bad\n}\n}"],
         ['in a regex nested',   "location / {\n$inner\n"
-                                . "location ~ x\$ {\n$bad\n}\n}"],
+                                . "location ~ x\$ { #!\n$bad\n}\n}"],
         ['in a named one',      "location / {\n$inner\n}\n"
-                                . "location \@x {\n$bad\n}"],
+                                . "location \@x { #!\n$bad\n}"],
         ['in limit_except',     "location / {\n$inner\n"
                                 . "limit_except GET {\n$bad\n}\n}"],
         ['in an if',            "location / {\n$inner\n"
@@ -566,8 +588,7 @@ for my $case (
         # most directives are not allowed in these two at all: nginx says so
         my $other = $place->[0] =~ /limit_except|an if/;
         refused("$what $place->[0]",
-                http($more, server => $place->[1], control =>
-                     'agent_control unix:%CONTROL%;' . ($other ? '' : ' #!')),
+                http($more, server => $place->[1]),
                 $other ? qr/$words|not allowed here/ : $words);
     }
 }
@@ -577,15 +598,27 @@ for my $case (
     ['only an exact location',   "location = / {\n$inner\n}",
      qr/has no "location \/"/],
     ['a location of files',      "location / {\n$inner\n}\n"
-                                 . "location /files/ { root /etc; }",
+                                 . "location /files/ { root /etc; } #!",
      qr/"\/files\/".*no proxy_pass/],
     ['a location of files in a location', "location / {\n$inner\n"
-                                 . "location ~ x { root /etc; }\n}",
+                                 . "location ~ x { root /etc; } #!\n}",
      qr/"x".*no proxy_pass/],
 ) {
     my ($what, $server, $words) = @$case;
-    refused($what, http('', control => 'agent_control unix:%CONTROL%; #!',
+    my $mark = $server =~ /#!/ ? '' : ' #!';
+    refused($what, http('', control => "agent_control unix:%CONTROL%;$mark",
                         server => $server), $words);
+}
+
+{
+    my $edited = $t->write('edited.conf',
+                           $good =~ s/proxy_ssl_verify .*on;/
+                                      proxy_ssl_verify off;/xr);
+    my ($before) = $t->read($edited) =~ /^(.*?^)location/ms;
+    my $at = 1 + ($before =~ tr/\n//);
+    refused('an agent_proxy.conf that was edited', http('', server =>
+            "include $edited;"),
+            qr/proxy_ssl_verify must be on.* in \Q$edited\E:$at$/);
 }
 
 refused('underscores_in_headers', http('', control =>
