@@ -473,6 +473,11 @@ void ngx_agent_host_peek(ngx_conf_t *cf);
 /* ngx_agent_check.c */
 
 ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
+
+/* NGX_ERROR, and said so, where others could replace what is there. */
+ngx_int_t ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path);
+
 ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,

@@ -455,7 +455,8 @@ ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    return NGX_CONF_OK;
+    return ngx_agent_check_path(cf, &cmd->name, &amcf->vault_file) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -491,7 +492,9 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK) {
+    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, path) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
@@ -533,7 +536,10 @@ ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     amcf->ca_key_file = value[2];
 
     if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
-        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK)
+        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_file) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_key_file)
+           != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -708,12 +714,18 @@ ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
+    static ngx_str_t  state = ngx_string("agent_state");
+
     ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
 
     if (amcf->state_dir.len == 0) {
         ngx_str_set(&amcf->state_dir, "agent-state");
 
-        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK) {
+        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK
+            || (amcf->servers
+                && ngx_agent_check_path(cf, &state, &amcf->state_dir)
+                   != NGX_OK))
+        {
             return NGX_CONF_ERROR;
         }
     }

@@ -18,6 +18,8 @@ static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
+static ngx_int_t ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive,
+    const char *path);
 static char *ngx_agent_real(const char *name);
 static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
@@ -150,6 +152,79 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return rc;
+}
+
+
+/*
+ * Who can write a directory can put something else in the place of what is in
+ * it, and so in the place of all that is below: nobody but root and the user
+ * that starts nginx may.  The sticky bit keeps others from that.
+ */
+
+ngx_int_t
+ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
+{
+    char       *real;
+    ngx_int_t   rc;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    /* as it is written, and where its links lead */
+
+    rc = ngx_agent_check_above(cf, directive, (char *) path->data);
+    real = ngx_agent_real((char *) path->data);
+
+    if (rc == NGX_OK && real) {
+        rc = ngx_agent_check_above(cf, directive, real);
+    }
+
+    free(real);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive, const char *path)
+{
+    char         *slash, dir[PATH_MAX], mode[8];
+    struct stat   st;
+
+    (void) ngx_cpystrn((u_char *) dir, (u_char *) path, sizeof(dir));
+
+    while (dir[1] && (slash = strrchr(dir, '/'))) {
+
+        slash[slash == dir] = '\0';
+
+        if (stat(dir, &st) == -1) {
+            continue;                       /* who opens it finds out */
+        }
+
+        if (st.st_uid != 0 && st.st_uid != geteuid()) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"%V %s\" could be replaced, since \"%s\" "
+                               "belongs to uid %ui: chown it to root, or keep "
+                               "that elsewhere", directive, path, dir,
+                               (ngx_uint_t) st.st_uid);
+            return NGX_ERROR;
+        }
+
+        if ((st.st_mode & (S_IWGRP|S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
+            (void) snprintf(mode, sizeof(mode), "%04o",
+                            (unsigned) st.st_mode & 07777);
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"%V %s\" could be replaced, since others "
+                               "may write \"%s\" (mode %s): chmod go-w %s, or "
+                               "keep that elsewhere", directive, path, dir,
+                               mode, dir);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -555,9 +555,15 @@ ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
     const char  *what;
     ngx_err_t    err;
 
+    static ngx_str_t  directive = ngx_string("trusted_certificate");
+
     name = *file;
 
     if (ngx_conf_full_name(cf->cycle, &name, 1) != NGX_OK) {
+        return NULL;
+    }
+
+    if (ngx_agent_check_path(cf, &directive, &name) != NGX_OK) {
         return NULL;
     }
 

@@ -876,6 +876,64 @@ for my $second ($b->prefix, $t->nginx_prefix) {
                   %own));
 }
 
+# What others could replace: in a directory that they may write, or below one
+
+{
+    my $dir = $t->dir;
+    my $pair = $t->cert(['boxes.internal']);
+    for my $name (qw(theirs/own sticky/own)) {
+        $t->write("$name/vault", "api = $token\n", 0600);
+        mkdir "$dir/$name/state", 0700;
+        $t->write("$name/ca.pem", $t->read($ca));
+    }
+    chmod 0777, "$dir/theirs";
+    chmod 01777, "$dir/sticky";
+    symlink "$dir/theirs/own", "$dir/to-theirs";
+
+    my %at = (
+        agent_vault => sub ($at) { http('', vault => "agent_vault $at/vault; #!") },
+        agent_audit => sub ($at) { http('', audit => "agent_audit $at/a.log; #!") },
+        agent_state => sub ($at) { http('', zone => "agent_state $at/state; #!") },
+        agent_ca    => sub ($at) { http('', zone =>
+                           "agent_ca $at/ca.pem $pair->{key}; #!") },
+        trusted_certificate => sub ($at) {
+            host("trusted_certificate $at/ca.pem; #!") },
+    );
+    for my $directive (sort keys %at) {
+        for my $at ("$dir/theirs/own", "$dir/to-theirs") {
+            refused("$directive in $at", $at{$directive}->($at),
+                    qr{"$directive \S+" could be replaced, since others may }
+                    . qr{write "\Q$dir\E/theirs" \(mode 0777\): }
+                    . qr{chmod go-w \Q$dir\E/theirs,});
+        }
+        accepted("$directive below a sticky directory",
+                 $at{$directive}->("$dir/sticky/own"))
+            if $directive ne 'agent_ca';
+    }
+    chmod 0775, "$dir/theirs";
+    refused('an audit below what a group may write',
+            $at{agent_audit}->("$dir/theirs/own"), qr/\(mode 0775\)/);
+    chmod 0777, "$dir/sticky/own/state";
+    refused('an agent_state that others may write', http('', zone =>
+            "agent_state $dir/sticky/own/state;"),
+            qr/"agent_state" "\S+" must be a directory of .*chmod 700/);
+
+    SKIP: {
+        skip 'only root can give directories away', 3 if !AgentTest::is_root();
+        chmod 0755, "$dir/theirs";
+        accepted('one that nobody else may write',
+                 $at{agent_audit}->("$dir/theirs/own"));
+        $t->give("$dir/theirs/own", 12345);
+        refused('an audit in a directory of another user',
+                $at{agent_audit}->("$dir/theirs/own"),
+                qr/could be replaced, since "\S+own" belongs to uid 12345/);
+        my $log = $t->write('sticky/own/a.log', '');
+        $t->give($log, 12345);
+        refused('an audit file of another user', http('', audit =>
+                "agent_audit $log;"), qr/belongs to uid 12345, who could/);
+    }
+}
+
 for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {
     refused("agent_audit $word", http('', audit => "agent_audit $word; #!"),
             qr/"agent_audit" takes a path, and no "\Q$word\E"/);
