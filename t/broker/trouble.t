@@ -18,7 +18,12 @@ my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/trouble.py"],
 chomp(my $port = readline($up->{out}) // die "no upstream\n");
 my $dns = $t->dns({ 'trouble.internal' => { A => ['127.0.0.1'] },
                     'gone.internal' => { A => ['127.0.0.2'] },
+                    map({ $_ => { A => ['127.0.0.1'] } }
+                        qw(first.internal second.internal)),
                     'dead.internal' => { A => ['127.0.0.2', '127.0.0.1'] } });
+
+# one that keeps its connections, and tells of their ends
+my $keeps = $t->upstream(plain => 1);
 
 # the shipped limits, but shorter
 my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
@@ -39,6 +44,12 @@ my $b = $t->broker(http => <<"END");
         requests 1000000;
         host trouble.internal:$port { methods GET POST; plaintext on;
                                       private 127.0.0.0/8; }
+        host first.internal:@{[$keeps->port]} {
+            plaintext on; private 127.0.0.0/8;
+        }
+        host second.internal:@{[$keeps->port]} {
+            plaintext on; private 127.0.0.0/8;
+        }
         host gone.internal:$port    { plaintext on; private 127.0.0.0/8; }
         host dead.internal:$port    { plaintext on; private 127.0.0.0/8; }
     }
@@ -64,6 +75,24 @@ sub asked ($path, %opt) {
     AgentTest::wait_for('its end', sub { $b->audit('egress_end') >= $ends });
     return ($r, $took, ($b->audit('egress_end'))[-1]);
 }
+
+
+# A connection that is kept for the next request waits for 15 seconds, each
+# from its own last answer; the rest of this file is done meanwhile
+
+my %kept;
+
+sub keep ($host) {
+    $kept{$host} = time;
+    my $r = $l->get("http://$host.internal:@{[$keeps->port]}/keep");
+    is($r->{status}, 200, "a connection of $host is kept");
+    $ends++;
+    return;
+}
+
+sub closed { return map { $_->{conn} } $keeps->events('close') }
+
+keep('first');
 
 
 # What a box is told of a failure: the object that a refusal has too
@@ -220,6 +249,10 @@ for my $case (['silent', 'nothing is answered'],
 }
 
 
+keep('second');
+is($keeps->connections, 2, 'each host has its own');
+
+
 # E-022: a body is passed as it is, whatever it is said to be
 
 {
@@ -276,6 +309,24 @@ like($b->error_log, qr/connect\(\) failed .*127\.0\.0\.2:$port/,
     AgentTest::wait_for('the errors', sub {
         $b->audit('door_error') >= $errors + 20 });
     is(scalar $b->audit('door_error'), $errors + 20, 'each is on record');
+}
+
+# the two that were kept: how long they waited is known from their ends
+
+{
+    my ($one) = map { $_->{conn} } $keeps->events('accept');
+    AgentTest::wait_for('the first to be closed', sub { closed() }, 40);
+    my $took = time - $kept{first};
+    is((closed())[0], $one, 'the one that waited longer is closed first');
+    cmp_ok($took, '>=', 15, 'and not before 15 seconds');
+
+    AgentTest::wait_for('the second to be closed',
+                        sub { scalar(() = closed()) == 2 }, 40);
+    cmp_ok(time - $kept{second}, '>=', 15, 'nor is the other, in its own time');
+
+    is($l->get("http://first.internal:@{[$keeps->port]}/new")->{status}, 200,
+       'the next request has a new one');
+    is($keeps->connections, 3, 'which was dialled for it');
 }
 
 is_deeply([$b->audit_errors], [], 'the audit is whole');
