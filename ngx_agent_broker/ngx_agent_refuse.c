@@ -199,6 +199,19 @@ ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
     case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
         return ngx_agent_hosts_hint(ctx->policy, text);
 
+    case NGX_AGENT_REASON_RESOLVE:
+    case NGX_AGENT_REASON_ADDRESS:
+
+        /* a result has no detail beside it */
+
+        if (ctx->why == NULL) {
+            return ngx_agent_reasons[ctx->reason].hint;
+        }
+
+        (void) snprintf(text, NGX_AGENT_HINT_MAX, "%s (%s)",
+                        ngx_agent_reasons[ctx->reason].hint, ctx->why);
+        return text;
+
     default:
         return ngx_agent_reasons[ctx->reason].hint;
     }
