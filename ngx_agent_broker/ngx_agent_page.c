@@ -10,8 +10,7 @@
 #include "ngx_agent_broker.h"
 
 
-static ngx_agent_reason_e ngx_agent_page_failure(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx);
+static ngx_agent_reason_e ngx_agent_page_failure(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_page_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 
@@ -61,10 +60,12 @@ ngx_agent_page(ngx_http_request_t *r)
 
         /* why it failed says more than core's status, and says it better */
 
-        reason = ngx_agent_page_failure(r, ctx);
-
-        if (status >= NGX_HTTP_INTERNAL_SERVER_ERROR) {
+        if (ctx->failure) {
+            reason = ngx_agent_page_failure(ctx);
             status = ngx_agent_reason(reason)->status;
+
+        } else {
+            ctx->failure = ngx_agent_reason(reason)->word;
         }
     }
 
@@ -98,19 +99,12 @@ ngx_agent_page(ngx_http_request_t *r)
 }
 
 
-/* Of an allowed request: what was noted, or else what core made of it. */
+/* What was noted where it happened. */
 
 static ngx_agent_reason_e
-ngx_agent_page_failure(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_page_failure(ngx_agent_ctx_t *ctx)
 {
-    ngx_uint_t          i;
-    ngx_agent_reason_e  reason;
-
-    if (ctx->failure == NULL) {
-        reason = ngx_agent_page_reason(r);
-        ctx->failure = ngx_agent_reason(reason)->word;
-        return reason;
-    }
+    ngx_uint_t  i;
 
     for (i = 0; i < NGX_AGENT_REASONS; i++) {
         if (ngx_strcmp(ngx_agent_reason(i)->word, ctx->failure) == 0) {
@@ -121,6 +115,8 @@ ngx_agent_page_failure(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     return NGX_AGENT_REASON_INTERNAL;
 }
 
+
+/* What core made of it: nothing else tells why the request ended here. */
 
 ngx_agent_reason_e
 ngx_agent_page_reason(ngx_http_request_t *r)
@@ -148,6 +144,10 @@ ngx_agent_page_reason(ngx_http_request_t *r)
         if (r->headers_out.status == reasons[i].status) {
             return reasons[i].reason;
         }
+    }
+
+    if (r->headers_out.status > NGX_HTTP_INTERNAL_SERVER_ERROR) {
+        return NGX_AGENT_REASON_INTERNAL;
     }
 
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);

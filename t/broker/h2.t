@@ -231,6 +231,16 @@ sub refused ($door, $what, $headers, $answer, $reason = undef) {
     is(scalar(() = $up->requests), $before, 'B-048 and did not go up');
 }
 
+for my $how ('--http1.1', '--http2') {
+    my $run = $l->do(run => { argv => ['curl', '-sSi', '--max-time', '20',
+        $how, '-x', 'http://127.0.0.1:8899', '--cacert', $box_ca,
+        "https://gone.internal:$port/x"], env => { PATH => $ENV{PATH} } });
+    like($run->{data}, qr{^HTTP/[12]\S*\ 502\ .*^x-agent-broker:\ failed\s.*
+                          "reason":"upstream_unreachable"}msix,
+         "an upstream that is not there, inside TLS, by $how")
+        or diag explain $run;
+}
+
 for my $door ('proxy', 'web') {
     my $got = speak($door, ['headers', 1, [get()]]);
     is(said($got), 200, "B-048 $door: a plain request made by hand is served")
