@@ -373,10 +373,12 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
     size_t                 i, missing, skipped;
     json_t                *a;
     const char            *name, *err;
+    layer_state_t          broker;
     const layer_result_t  *r;
 
     missing = 0;
     skipped = 0;
+    broker = LAYER_OK;
 
     for (i = 0; i < LAYERS; i++) {
         r = &results[i];
@@ -391,6 +393,11 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
         }
 
         missing += (r->state == LAYER_MISSING);
+
+        if (layers[i].stage == STAGE_BROKER) {
+            broker = r->state;
+        }
+
         name = r->state == LAYER_OK ? NULL : errno_name(r->err);
 
         (void) snprintf(text, sizeof(text), "%s%s%s", name ? name : "",
@@ -425,7 +432,11 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
     }
 
     if (ok) {
-        (void) printf("\nThis host can give a box.\n");
+        (void) printf("\nThis host can give a box%s.\n",
+                      broker == LAYER_SKIPPED
+                      ? ", but only with --offline: there is no broker"
+                      : broker == LAYER_WARNING
+                      ? " to who names a policy that the broker has" : "");
 
     } else {
         (void) printf("\nThis host cannot give a box: %zu of %zu layers are "

@@ -453,7 +453,11 @@ probe_broker(doctor_t *d, layer_result_t *r)
     fault_t   fault;
 
     if (d->control == NULL) {
-        (void) snprintf(r->detail, sizeof(r->detail), "none is named");
+        (void) snprintf(r->detail, sizeof(r->detail), "there is none at "
+                        OPTIONS_CONTROL);
+        (void) snprintf(r->fix, sizeof(r->fix), "start it (nginx with "
+                        "\"agent_control unix:" OPTIONS_CONTROL ";\"), or name "
+                        "its socket: jail doctor --control SOCKET");
         r->state = LAYER_SKIPPED;
         return 0;
     }
@@ -464,11 +468,20 @@ probe_broker(doctor_t *d, layer_result_t *r)
     json_decref(policy);
     (void) snprintf(r->detail, sizeof(r->detail), "%.200s", d->control);
 
+    if (policy) {
+        return 0;
+    }
+
     /* one that knows no such policy has answered all the same */
 
-    if (policy
-        || (d->policy == NULL && strstr(fault.message, "(policy_unknown)")))
-    {
+    if (d->policy == NULL && strstr(fault.message, "(policy_unknown)")) {
+        (void) snprintf(r->detail, sizeof(r->detail), "it answers at %.200s, "
+                        "and has no policy \"" OPTIONS_POLICY "\"",
+                        d->control);
+        (void) snprintf(r->fix, sizeof(r->fix), "name the policy with "
+                        "--policy, or add \"agent_policy " OPTIONS_POLICY
+                        " { }\" to the broker's configuration and reload it");
+        r->state = LAYER_WARNING;
         return 0;
     }
 

@@ -323,14 +323,20 @@ run_limits(run_t *r)
 
         if (r->options->limits[i] > r->result.limits[i]) {
             return fault_set(&r->result.fault, STAGE_USAGE, 0,
-                             "--%s %s is more than the %s that %s allows",
+                             "--%s %s is more than the %s that %s: %s "
+                             "\"%s %s;\" in its agent_policy, or leave the "
+                             "flag out",
                              limit_table[i].flag,
                              limit_text(i, r->options->limits[i], mine,
                                         sizeof(mine)),
                              limit_text(i, r->result.limits[i], theirs,
                                         sizeof(theirs)),
-                             r->options->offline ? "--offline"
-                                                 : "the policy");
+                             r->options->offline ? "--offline gives"
+                                                 : "the policy allows",
+                             r->options->offline
+                             ? "run under a broker's policy that has"
+                             : "ask its operator for",
+                             limit_table[i].directive, mine);
         }
 
         r->result.limits[i] = r->options->limits[i];

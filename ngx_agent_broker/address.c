@@ -236,6 +236,31 @@ classify(const address_t *a)
 
 
 bool
+address_range_is_public(const address_range_t *range)
+{
+    unsigned                bits;
+    const address_class_t  *class;
+
+    if (range->v6) {
+        return false;
+    }
+
+    /* none of the classes is in it, and it is in none, but for the public */
+
+    for (class = classes_v4; class->verdict != ADDRESS_ALLOWED; class++) {
+
+        bits = class->prefix < range->prefix ? class->prefix : range->prefix;
+
+        if (same_prefix(range->bytes, class->bytes, bits)) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+
+bool
 address_range_holds(const address_range_t *range, const address_t *a)
 {
     return range->v6 == a->v6

@@ -61,6 +61,12 @@ address_verdict_t address_judge(const address_t *a,
 int address_range_parse(const char *text, size_t n, address_range_t *out,
     const char **err);
 
+/*
+ * Is there nothing in it that a `private` could open?  Never so of IPv6: a
+ * range of it has ISATAP addresses, which are special under any prefix.
+ */
+bool address_range_is_public(const address_range_t *range);
+
 bool address_range_holds(const address_range_t *range, const address_t *a);
 
 /*

@@ -119,6 +119,16 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_ERROR;
     }
 
+    if (st.st_uid != 0 && st.st_uid != geteuid()) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"agent_audit\" file \"%V\" belongs to uid %ui, who "
+                      "could change what is written: chown it to root, or "
+                      "move it away", &amcf->audit_file,
+                      (ngx_uint_t) st.st_uid);
+        (void) close(fd);
+        return NGX_ERROR;
+    }
+
     if (ngx_test_config) {
 
         if (made) {

@@ -30,6 +30,7 @@
  *   ngx_agent_decide.c         the verdict on a request
  *   ngx_agent_resolve.c        where an allowed name leads
  *   ngx_agent_refuse.c         the refusal
+ *   ngx_agent_page.c           what is said where nginx itself answers
  *   ngx_agent_upstream.c       dialling what was judged
  *   ngx_agent_reuse.c          what one request leaves to the next
  *   ngx_agent_headers.c        the header that goes up, with the credential
@@ -72,6 +73,7 @@
 #define NGX_AGENT_ID_LEN         32         /* hex digits of a task's id */
 #define NGX_AGENT_LEASE_MAX      512
 #define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
+#define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
 #define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
 
 #define NGX_AGENT_PORT_PROXY     8899
@@ -100,6 +102,8 @@ typedef enum {
     NGX_AGENT_REASON_SNI,
     NGX_AGENT_REASON_REQUESTS,
     NGX_AGENT_REASON_MINTS,
+    NGX_AGENT_REASON_NAMES,
+    NGX_AGENT_REASON_NOT_SERVED,
     NGX_AGENT_REASON_REFUSALS,
     NGX_AGENT_REASON_BYTES_UP,
     NGX_AGENT_REASON_BYTES_DOWN,
@@ -108,6 +112,16 @@ typedef enum {
     NGX_AGENT_REASON_AUDIT,
     NGX_AGENT_REASON_CREDENTIAL,
     NGX_AGENT_REASON_CHANGED,
+    NGX_AGENT_REASON_UNREACHABLE,
+    NGX_AGENT_REASON_UPSTREAM_TIMEOUT,
+    NGX_AGENT_REASON_NO_ANSWER,
+    NGX_AGENT_REASON_CERTIFICATE,
+    NGX_AGENT_REASON_HANDSHAKE,
+    NGX_AGENT_REASON_SHUTDOWN,
+    NGX_AGENT_REASON_TIMEOUT,
+    NGX_AGENT_REASON_BODY,
+    NGX_AGENT_REASON_URI,
+    NGX_AGENT_REASON_ABORTED,
     NGX_AGENT_REASON_CONFIGURATION,
     NGX_AGENT_REASON_INTERNAL,
     NGX_AGENT_REASONS
@@ -128,6 +142,15 @@ typedef struct {
     ngx_str_t        file;                  /* and where it is asked for */
     ngx_uint_t       line;
 } ngx_agent_credential_use_t;
+
+
+/* Where a policy or a rule was written, for what is written a second time. */
+
+typedef struct {
+    const void      *what;
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_place_t;
 
 
 typedef struct {
@@ -162,6 +185,7 @@ typedef struct {
     ngx_uint_t                rule_seen;
     char                     *policy_pem;   /* its trusted_certificate */
     ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
+    ngx_array_t               places;       /* ngx_agent_place_t */
 
     ngx_http_upstream_srv_conf_t  *upstream;
 
@@ -181,6 +205,14 @@ typedef struct {
 } ngx_agent_srv_conf_t;
 
 
+/* Of a location: where it begins. */
+
+typedef struct {
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_loc_conf_t;
+
+
 /* The zone: shared by every worker of every generation. */
 
 typedef struct {
@@ -188,10 +220,11 @@ typedef struct {
     ngx_uint_t      count;
     in_port_t       port;
     uint8_t         reason;
+    uint8_t         dns;                    /* no request: a name */
     uint8_t         method_len;
     uint8_t         host_len;
     uint8_t         path_len;
-    uint8_t         hint_len;
+    uint16_t        hint_len;
     u_char          data[1];                /* method host path hint */
 } ngx_agent_refusal_t;
 
@@ -380,6 +413,7 @@ struct ngx_agent_ctx_s {
     target_t               target;
     in_port_t              port;            /* of the upstream */
     unsigned               tls:1;           /* to the upstream */
+    unsigned               dns:1;           /* a name was asked for */
     unsigned               waiting:1;       /* for the resolver */
     unsigned               kept:1;          /* a kept connection was tried */
     void                  *reused;          /* what it was kept in */
@@ -402,6 +436,7 @@ struct ngx_agent_ctx_s {
     void                  *owner;           /* the tunnel, without a request */
     ngx_http_request_t    *http;
     const char            *failure;         /* after the decision */
+    ngx_str_t              page;            /* in the place of nginx's */
     uint64_t               vault;           /* revision of what was attached */
 };
 
@@ -439,6 +474,11 @@ void ngx_agent_host_peek(ngx_conf_t *cf);
 /* ngx_agent_check.c */
 
 ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
+
+/* NGX_ERROR, and said so, where others could replace what is there. */
+ngx_int_t ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path);
+
 ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,
@@ -755,13 +795,35 @@ u_char *ngx_agent_port(u_char *p, in_port_t port);
 
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 
+/* What can be done about a refusal: a constant, or in text; or NULL. */
+const char *ngx_agent_hint(ngx_agent_ctx_t *ctx,
+    char text[NGX_AGENT_HINT_MAX]);
+
 /* Answers the request; what a phase handler returns then. */
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why);
 
+/*
+ * The JSON object that tells a box why: a refusal's, or a failure's.  What
+ * the task has asked for is in ctx, as far as it is known.
+ */
+ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
+    ngx_str_t *body);
+
 /* Records a refusal; what is to be answered in *body. */
 ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body);
+
+
+/* ngx_agent_page.c */
+
+/* Makes the answer that core is about to send ours, and says so. */
+ngx_int_t ngx_agent_page(ngx_http_request_t *r);
+
+/* Why core ended a request of a box, of which nothing else tells. */
+ngx_agent_reason_e ngx_agent_page_reason(ngx_http_request_t *r);
+void ngx_agent_page_filter_init(void);
 
 
 /* ngx_agent_upstream.c */

@@ -31,6 +31,7 @@
 static void *ngx_agent_create_main_conf(ngx_conf_t *cf);
 static char *ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_agent_create_srv_conf(ngx_conf_t *cf);
+static void *ngx_agent_create_loc_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_agent_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_agent_postconfiguration(ngx_conf_t *cf);
 static void ngx_agent_main_conf_free(void *data);
@@ -199,7 +200,7 @@ static ngx_http_module_t  ngx_agent_module_ctx = {
     ngx_agent_create_srv_conf,             /* create server configuration */
     NULL,                                  /* merge server configuration */
 
-    NULL,                                  /* create location configuration */
+    ngx_agent_create_loc_conf,             /* create location configuration */
     NULL                                   /* merge location configuration */
 };
 
@@ -307,7 +308,7 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         break;
 
     default: /* NGX_AGENT_VAR_REQUEST */
-        text = ctx ? ctx->request : NULL;
+        text = (ctx && ctx->request[0]) ? ctx->request : NULL;
         len = sizeof(ctx->request);
         break;
     }
@@ -454,7 +455,8 @@ ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    return NGX_CONF_OK;
+    return ngx_agent_check_path(cf, &cmd->name, &amcf->vault_file) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -490,7 +492,9 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK) {
+    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, path) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
@@ -532,7 +536,10 @@ ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     amcf->ca_key_file = value[2];
 
     if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
-        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK)
+        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_file) != NGX_OK
+        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_key_file)
+           != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -662,6 +669,9 @@ ngx_agent_create_main_conf(ngx_conf_t *cf)
     if (amcf == NULL || cln == NULL
         || ngx_array_init(&amcf->credentials, cf->pool, 4,
                           sizeof(ngx_agent_credential_use_t))
+           != NGX_OK
+        || ngx_array_init(&amcf->places, cf->temp_pool, 16,
+                          sizeof(ngx_agent_place_t))
            != NGX_OK)
     {
         return NULL;
@@ -704,12 +714,18 @@ ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
+    static ngx_str_t  state = ngx_string("agent_state");
+
     ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
 
     if (amcf->state_dir.len == 0) {
         ngx_str_set(&amcf->state_dir, "agent-state");
 
-        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK) {
+        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK
+            || (amcf->servers
+                && ngx_agent_check_path(cf, &state, &amcf->state_dir)
+                   != NGX_OK))
+        {
             return NGX_CONF_ERROR;
         }
     }
@@ -722,4 +738,22 @@ static void *
 ngx_agent_create_srv_conf(ngx_conf_t *cf)
 {
     return ngx_pcalloc(cf->pool, sizeof(ngx_agent_srv_conf_t));
+}
+
+
+/* Called where the block begins: core keeps no place of a location. */
+
+static void *
+ngx_agent_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_agent_loc_conf_t  *alcf;
+
+    alcf = ngx_pcalloc(cf->pool, sizeof(ngx_agent_loc_conf_t));
+
+    if (alcf && cf->conf_file) {
+        alcf->file = cf->conf_file->file.name;
+        alcf->line = cf->conf_file->line;
+    }
+
+    return alcf;
 }

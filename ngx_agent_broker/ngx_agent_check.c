@@ -11,11 +11,15 @@
 #define NGX_AGENT_SYSTEM_FILE_MAX  (1024 * 1024)
 
 
+static ngx_http_conf_addr_t *ngx_agent_check_listen(
+    ngx_http_core_main_conf_t *cmcf, ngx_http_core_srv_conf_t *cscf);
 static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_core_loc_conf_t *clcf);
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
+static ngx_int_t ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive,
+    const char *path);
 static char *ngx_agent_real(const char *name);
 static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
@@ -151,6 +155,79 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
+/*
+ * Who can write a directory can put something else in the place of what is in
+ * it, and so in the place of all that is below: nobody but root and the user
+ * that starts nginx may.  The sticky bit keeps others from that.
+ */
+
+ngx_int_t
+ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
+{
+    char       *real;
+    ngx_int_t   rc;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    /* as it is written, and where its links lead */
+
+    rc = ngx_agent_check_above(cf, directive, (char *) path->data);
+    real = ngx_agent_real((char *) path->data);
+
+    if (rc == NGX_OK && real) {
+        rc = ngx_agent_check_above(cf, directive, real);
+    }
+
+    free(real);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive, const char *path)
+{
+    char         *slash, dir[PATH_MAX], mode[8];
+    struct stat   st;
+
+    (void) ngx_cpystrn((u_char *) dir, (u_char *) path, sizeof(dir));
+
+    while (dir[1] && (slash = strrchr(dir, '/'))) {
+
+        slash[slash == dir] = '\0';
+
+        if (stat(dir, &st) == -1) {
+            continue;                       /* who opens it finds out */
+        }
+
+        if (st.st_uid != 0 && st.st_uid != geteuid()) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"%V %s\" could be replaced, since \"%s\" "
+                               "belongs to uid %ui: chown it to root, or keep "
+                               "that elsewhere", directive, path, dir,
+                               (ngx_uint_t) st.st_uid);
+            return NGX_ERROR;
+        }
+
+        if ((st.st_mode & (S_IWGRP|S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
+            (void) snprintf(mode, sizeof(mode), "%04o",
+                            (unsigned) st.st_mode & 07777);
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"%V %s\" could be replaced, since others "
+                               "may write \"%s\" (mode %s): chmod go-w %s, or "
+                               "keep that elsewhere", directive, path, dir,
+                               mode, dir);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
 /* Without links as far as it is there; to be freed. */
 
 static char *
@@ -214,6 +291,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     ngx_uint_t                   s;
     ngx_agent_srv_conf_t        *ascf;
+    ngx_http_conf_addr_t        *addr;
     ngx_http_core_loc_conf_t    *clcf, **named;
     ngx_http_core_srv_conf_t   **cscfp;
     ngx_http_core_main_conf_t   *cmcf;
@@ -230,6 +308,17 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         }
 
         if (ngx_agent_control_stale(cf, ascf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        addr = ngx_agent_check_listen(cmcf, cscfp[s]);
+
+        if (addr) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the server with \"agent_control\" has a "
+                          "\"listen %V\" too: remove it, only the sockets of "
+                          "boxes lead to this server in %s:%ui",
+                          &addr->opt.addr_text, ascf->file, ascf->line);
             return NGX_ERROR;
         }
 
@@ -270,6 +359,37 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return NGX_OK;
+}
+
+
+/* An address of the host's own that leads to this server, or NULL. */
+
+static ngx_http_conf_addr_t *
+ngx_agent_check_listen(ngx_http_core_main_conf_t *cmcf,
+    ngx_http_core_srv_conf_t *cscf)
+{
+    ngx_uint_t                  p, a, s;
+    ngx_http_conf_addr_t       *addr;
+    ngx_http_conf_port_t       *port;
+    ngx_http_core_srv_conf_t  **server;
+
+    port = cmcf->ports ? cmcf->ports->elts : NULL;
+
+    for (p = 0; port && p < cmcf->ports->nelts; p++) {
+        addr = port[p].addrs.elts;
+
+        for (a = 0; a < port[p].addrs.nelts; a++) {
+            server = addr[a].servers.elts;
+
+            for (s = 0; s < addr[a].servers.nelts; s++) {
+                if (server[s] == cscf) {
+                    return &addr[a];
+                }
+            }
+        }
+    }
+
+    return NULL;
 }
 
 
@@ -317,6 +437,7 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf)
 {
     const char                 *why;
+    ngx_agent_loc_conf_t       *alcf;
     ngx_http_core_loc_conf_t  **regex;
 
     why = NULL;
@@ -339,11 +460,22 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     }
 
     if (why) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "unsafe location \"%V\" in the server with "
-                      "\"agent_control\": %s; include agent_proxy.conf "
-                      "there in %s:%ui",
-                      &clcf->name, why, ascf->file, ascf->line);
+        if (clcf->name.len) {
+            alcf = clcf->loc_conf[ngx_agent_broker_module.ctx_index];
+
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "unsafe location \"%V\" of the server with "
+                          "\"agent_control\": %s; write it as in the shipped "
+                          "agent_proxy.conf in %V:%ui",
+                          &clcf->name, why, &alcf->file, alcf->line);
+
+        } else {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "unsafe server with \"agent_control\": %s, nor in "
+                          "what it inherits from in %s:%ui",
+                          why, ascf->file, ascf->line);
+        }
+
         return NGX_ERROR;
     }
 

@@ -32,6 +32,10 @@
 
 
 static char *ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+static ngx_int_t ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    const void *what);
+static void ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    const void *first, const char *directive, const char *err);
 static char *ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 static ngx_uint_t ngx_agent_seen(ngx_uint_t *mask, ngx_uint_t bit);
 static char *ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file);
@@ -60,8 +64,13 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     amcf->policy = policy_set_add(amcf->set, (char *) value[1].data, err);
 
     if (amcf->policy == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid \"agent_policy\": %s", err);
+        ngx_agent_twice(cf, amcf,
+                        policy_set_find(amcf->set, (char *) value[1].data),
+                        "invalid \"agent_policy\"", err);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_agent_place(cf, amcf, amcf->policy) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -175,14 +184,59 @@ ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     amcf->rule = policy_add_rule(amcf->policy, (char *) value[1].data, err);
 
     if (amcf->rule == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in \"host\" directive: %s", err);
+        ngx_agent_twice(cf, amcf, amcf->policy->earlier,
+                        "invalid value in \"host\" directive", err);
         return NGX_CONF_ERROR;
     }
 
     amcf->rule_seen = 0;
 
-    return NGX_CONF_OK;
+    return ngx_agent_place(cf, amcf, amcf->rule) == NGX_OK ? NGX_CONF_OK
+                                                           : NGX_CONF_ERROR;
+}
+
+
+static ngx_int_t
+ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    const void *what)
+{
+    ngx_agent_place_t  *place;
+
+    place = ngx_array_push(&amcf->places);
+    if (place == NULL) {
+        return NGX_ERROR;
+    }
+
+    place->what = what;
+    place->file = cf->conf_file->file.name;
+    place->line = cf->conf_file->line;
+
+    return NGX_OK;
+}
+
+
+/* Says err; and where the first one is, if it is because of one. */
+
+static void
+ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    const void *first, const char *directive, const char *err)
+{
+    ngx_uint_t          i;
+    ngx_agent_place_t  *place;
+
+    place = amcf->places.elts;
+
+    for (i = 0; first && i < amcf->places.nelts; i++) {
+
+        if (place[i].what == first) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "%s: %s; the first is in %V:%ui,", directive,
+                               err, &place[i].file, place[i].line);
+            return;
+        }
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s: %s", directive, err);
 }
 
 
@@ -501,9 +555,15 @@ ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
     const char  *what;
     ngx_err_t    err;
 
+    static ngx_str_t  directive = ngx_string("trusted_certificate");
+
     name = *file;
 
     if (ngx_conf_full_name(cf->cycle, &name, 1) != NGX_OK) {
+        return NULL;
+    }
+
+    if (ngx_agent_check_path(cf, &directive, &name) != NGX_OK) {
         return NULL;
     }
 

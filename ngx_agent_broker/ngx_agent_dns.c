@@ -28,7 +28,9 @@ static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
 static ngx_uint_t ngx_agent_dns_allowed(ngx_agent_task_t *task,
     const authority_t *name);
 static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
-    dns_query_t *query, const char *reason);
+    dns_query_t *query, ngx_agent_reason_e reason);
+static void ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+    ngx_agent_reason_e reason, const u_char *policy);
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
 
@@ -243,7 +245,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     if (rc != NGX_OK) {
 
         if (rc == NGX_ABORT) {
-            ngx_agent_dns_audit(task, door, &query, "names");
+            ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NAMES);
         }
 
         query.rcode = DNS_RCODE_REFUSED;
@@ -254,15 +256,15 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     switch (kind) {
 
     case DNS_GARBAGE:
-        ngx_agent_dns_audit(task, door, &query, "malformed");
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
         return 0;
 
     case DNS_MALFORMED:
-        ngx_agent_dns_audit(task, door, &query, "malformed");
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
         return dns_answer(&query, NULL, answer);
 
     case DNS_REFUSED:
-        ngx_agent_dns_audit(task, door, &query, "not_served");
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NOT_SERVED);
         return dns_answer(&query, NULL, answer);
 
     default: /* DNS_QUERY */
@@ -278,7 +280,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
                        query.name.host, address)
            != 0)
     {
-        ngx_agent_dns_audit(task, door, &query, "host_not_allowed");
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_HOST);
         return dns_answer(&query, NULL, answer);
     }
 
@@ -319,14 +321,13 @@ ngx_agent_dns_allowed(ngx_agent_task_t *task, const authority_t *name)
 
 static void
 ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
-    dns_query_t *query, const char *reason)
+    dns_query_t *query, ngx_agent_reason_e reason)
 {
     audit_line_t           line;
     ngx_agent_slot_view_t  view;
 
-    ngx_agent_slot_count(task->id, 0, 1, 0);
-
     if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_slot_count(task->id, 0, 1, 0);
         return;
     }
 
@@ -337,10 +338,57 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
                           view.policy_hash, task->uid);
 
     audit_line_word(&line, "verdict", "denied");
-    audit_line_word(&line, "reason", reason);
+    audit_line_word(&line, "reason", ngx_agent_reason(reason)->word);
     audit_line_word(&line, "door", door);
     audit_line_word(&line, "host", query->text);
     audit_line_number(&line, "type", query->type);
 
     (void) ngx_agent_audit_write(&line, task->id);
+
+    ngx_agent_dns_tell(task, query, reason, view.policy);
+}
+
+
+/* For the result: code that resolves before it calls has only this. */
+
+static void
+ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+    ngx_agent_reason_e reason, const u_char *policy)
+{
+    char              text[NGX_AGENT_HINT_MAX];
+    authority_t      *name;
+    ngx_agent_ctx_t   ctx;
+    ngx_agent_set_t  *set;
+
+    ngx_memzero(&ctx, sizeof(ngx_agent_ctx_t));
+
+    ctx.dns = 1;
+    ctx.reason = reason;
+
+    name = &ctx.target.authority;
+
+    if (query->name.host_len) {
+        *name = query->name;
+        name->port = 0;
+
+    } else {
+        (void) ngx_cpystrn((u_char *) name->host, (u_char *) query->text,
+                           sizeof(name->host));
+        name->host_len = ngx_strlen(name->host);
+    }
+
+    set = ngx_agent_set_get(ngx_cycle->log);
+
+    if (set) {
+        ctx.policy = policy_set_find(set->policies, (char *) policy);
+    }
+
+    ngx_agent_slot_refuse(task->id, &ctx,
+                          reason == NGX_AGENT_REASON_MALFORMED
+                          ? "ask one question, with a plain host name"
+                          : ngx_agent_hint(&ctx, text));
+
+    if (set) {
+        ngx_agent_set_release(set);
+    }
 }

@@ -10,8 +10,6 @@
 #define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
 
 
-static const char *ngx_agent_door_reason(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx);
 static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
 static const char *ngx_agent_failure(ngx_http_request_t *r);
 static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
@@ -177,6 +175,10 @@ ngx_agent_log(ngx_http_request_t *r)
 
         if (ctx->failure) {
             audit_line_word(&line, "failure", ctx->failure);
+
+            if (ctx->why) {
+                audit_line_word(&line, "detail", ctx->why);
+            }
         }
 
         state = NULL;
@@ -217,7 +219,8 @@ ngx_agent_log(ngx_http_request_t *r)
 
     audit_line_word(&line, "door", ngx_agent_door_name(
                            ngx_agent_connection(r->connection)->door->kind));
-    audit_line_word(&line, "reason", ngx_agent_door_reason(r, ctx));
+    audit_line_word(&line, "reason",
+                    ngx_agent_reason(ngx_agent_page_reason(r))->word);
     audit_line_number(&line, "status", (int64_t) r->headers_out.status);
 
     ngx_agent_door_line(r, &text);
@@ -265,36 +268,6 @@ ngx_agent_failure(ngx_http_request_t *r)
     }
 
     return NULL;
-}
-
-
-/* What core made of it: nothing else tells why the request ended here. */
-
-static const char *
-ngx_agent_door_reason(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
-{
-    ngx_uint_t  i;
-
-    static const struct {
-        ngx_uint_t   status;
-        const char  *word;
-    } reasons[] = {
-        { NGX_HTTP_NOT_ALLOWED, "method_not_allowed" },
-        { NGX_HTTP_REQUEST_TIME_OUT, "timeout" },
-        { NGX_HTTP_REQUEST_ENTITY_TOO_LARGE, "body_too_large" },
-        { NGX_HTTP_REQUEST_URI_TOO_LARGE, "uri_too_large" },
-        { NGX_HTTP_CLIENT_CLOSED_REQUEST, "aborted" },
-        { NGX_HTTP_INTERNAL_SERVER_ERROR, "internal" },
-        { 0, NULL }
-    };
-
-    for (i = 0; reasons[i].word; i++) {
-        if (r->headers_out.status == reasons[i].status) {
-            return reasons[i].word;
-        }
-    }
-
-    return ctx ? "aborted" : "malformed";
 }
 
 

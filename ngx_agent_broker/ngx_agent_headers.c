@@ -126,6 +126,8 @@ ngx_agent_upstream_filter_init(ngx_conf_t *cf)
     ngx_agent_names_init(&ngx_agent_stripped);
     ngx_agent_names_init(&ngx_agent_dropped);
 
+    ngx_agent_page_filter_init();
+
     return NGX_OK;
 }
 
@@ -477,11 +479,18 @@ ngx_agent_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
 
+    /* core's own page: no upstream said this */
+
+    if (r->err_status && ngx_agent_connection_task(r->connection)) {
+        return ngx_agent_page(r) == NGX_OK ? ngx_http_next_header_filter(r)
+                                           : NGX_ERROR;
+    }
+
     if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED) {
         return ngx_http_next_header_filter(r);
     }
 
-    if (r->upstream && r->err_status == 0
+    if (r->upstream
         && ngx_agent_is_no_answer(r, r->upstream))
     {
         /*
@@ -529,9 +538,9 @@ ngx_agent_header_filter(ngx_http_request_t *r)
         }
     }
 
-    if (r->upstream == NULL || r->err_status) {
+    if (r->upstream == NULL) {
 
-        /* nginx's own page: no upstream said this */
+        /* nor this, whatever made it */
 
         header = ngx_list_push(&r->headers_out.headers);
         if (header == NULL) {

@@ -7,13 +7,15 @@
 #include "ngx_agent_broker.h"
 
 
+#define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
+
+
 static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool,
-    ngx_agent_ctx_t *ctx, const char *hint, ngx_str_t *body);
-static const char *ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx);
-static const char *ngx_agent_hosts_hint(ngx_pool_t *pool,
-    ngx_agent_ctx_t *ctx);
+static const char *ngx_agent_methods_hint(const policy_rule_t *rule,
+    char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_hosts_hint(const policy_t *policy,
+    char text[NGX_AGENT_HINT_MAX]);
 
 
 static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
@@ -48,6 +50,12 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_MINTS] = { "mints", 403,
         "this task has spoken TLS to all the names its policy allows" },
 
+    [NGX_AGENT_REASON_NAMES] = { "names", 403,
+        "this task has asked for all the names its policy allows" },
+
+    [NGX_AGENT_REASON_NOT_SERVED] = { "not_served", 403,
+        "this name server answers plain queries alone" },
+
     [NGX_AGENT_REASON_REFUSALS] = { "refusals", 429,
         "this task has been refused too often: its requests are no longer "
         "looked at" },
@@ -72,6 +80,38 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_CHANGED] = { "policy_changed", 503,
         "the policy changed under this request: try again" },
+
+    [NGX_AGENT_REASON_UNREACHABLE] = { "upstream_unreachable", 502,
+        "the host is allowed, but no connection to it can be made now: try "
+        "later, or do without it" },
+
+    [NGX_AGENT_REASON_UPSTREAM_TIMEOUT] = { "upstream_timeout", 504,
+        "the host is allowed, but has not answered in time: try later, or "
+        "ask for less" },
+
+    [NGX_AGENT_REASON_NO_ANSWER] = { "no_answer", 502,
+        "the host is allowed, but what came from it is no HTTP answer" },
+
+    [NGX_AGENT_REASON_CERTIFICATE] = { "certificate_unverified", 502,
+        "nothing was sent, since the host's certificate did not verify: "
+        "only the operator can mend that" },
+
+    [NGX_AGENT_REASON_HANDSHAKE] = { "tls_handshake", 502,
+        "nothing was sent, since the TLS handshake with the host failed" },
+
+    [NGX_AGENT_REASON_SHUTDOWN] = { "shutdown", 502,
+        "the broker has ended this request, to be stopped itself" },
+
+    [NGX_AGENT_REASON_TIMEOUT] = { "timeout", 408,
+        "the request has not come whole in time" },
+
+    [NGX_AGENT_REASON_BODY] = { "body_too_large", 413,
+        "the body of this request is larger than the broker takes" },
+
+    [NGX_AGENT_REASON_URI] = { "uri_too_large", 414,
+        "the request line is longer than the broker takes" },
+
+    [NGX_AGENT_REASON_ABORTED] = { "aborted", 499, NULL },
 
     [NGX_AGENT_REASON_CONFIGURATION] = { "configuration", 500,
         "the broker's configuration is unsafe: nothing is sent" },
@@ -106,6 +146,7 @@ ngx_int_t
 ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
 {
+    char         text[NGX_AGENT_HINT_MAX];
     ngx_int_t    rc;
     const char  *hint;
 
@@ -123,12 +164,13 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
         if (rc == NGX_BUSY) {
             ngx_agent_slot_count(ctx->task->id, 0, 1, 0);
-            return ngx_agent_refusal_body(pool, ctx,
+            return ngx_agent_refusal_body(pool, ctx, ctx->reason,
+                             ngx_agent_reasons[ctx->reason].status,
                              ngx_agent_reasons[ctx->reason].hint, body);
         }
     }
 
-    hint = ngx_agent_hint(pool, ctx);
+    hint = ngx_agent_hint(ctx, text);
 
     /*
      * A refusal is refused whether or not it can be recorded: nothing leaves
@@ -139,26 +181,36 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     ngx_agent_slot_refuse(ctx->task->id, ctx, hint);
 
-    return ngx_agent_refusal_body(pool, ctx, hint, body);
+    return ngx_agent_refusal_body(pool, ctx, ctx->reason,
+                                  ngx_agent_reasons[ctx->reason].status, hint,
+                                  body);
 }
 
 
-static const char *
-ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
+const char *
+ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 {
     switch (ctx->reason) {
 
     case NGX_AGENT_REASON_METHOD:
-
-        if (ctx->rule->hint) {
-            return ctx->rule->hint;
-        }
-
-        return ngx_agent_hosts_hint(pool, ctx);
+        return ngx_agent_methods_hint(ctx->rule, text);
 
     case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
-        return ngx_agent_hosts_hint(pool, ctx);
+        return ngx_agent_hosts_hint(ctx->policy, text);
+
+    case NGX_AGENT_REASON_RESOLVE:
+    case NGX_AGENT_REASON_ADDRESS:
+
+        /* a result has no detail beside it */
+
+        if (ctx->why == NULL) {
+            return ngx_agent_reasons[ctx->reason].hint;
+        }
+
+        (void) snprintf(text, NGX_AGENT_HINT_MAX, "%s (%s)",
+                        ngx_agent_reasons[ctx->reason].hint, ctx->why);
+        return text;
 
     default:
         return ngx_agent_reasons[ctx->reason].hint;
@@ -166,72 +218,81 @@ ngx_agent_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
 }
 
 
-/* What a model can do instead: the hosts of the task, or a rule's methods. */
+/* What a model can do instead: the rule's methods, and what it says itself. */
 
 static const char *
-ngx_agent_hosts_hint(ngx_pool_t *pool, ngx_agent_ctx_t *ctx)
+ngx_agent_methods_hint(const policy_rule_t *rule,
+    char text[NGX_AGENT_HINT_MAX])
 {
-    char        *hint;
-    size_t       i, n, len, max;
+    size_t  i, len;
+
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "allowed methods:");
+
+    if (rule->methods_count == 0) {
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " GET HEAD");
+    }
+
+    for (i = 0; i < rule->methods_count; i++) {
+
+        if (len + ngx_strlen(rule->methods[i]) + 1 >= NGX_AGENT_HINT_WORDS) {
+            len += snprintf(text + len, NGX_AGENT_HINT_MAX - len,
+                            " and %u more",
+                            (unsigned) (rule->methods_count - i));
+            break;
+        }
+
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s",
+                        rule->methods[i]);
+    }
+
+    if (rule->hint) {
+        (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len, "; %s",
+                        rule->hint);
+    }
+
+    return text;
+}
+
+
+/* The same of a policy: its hosts. */
+
+static const char *
+ngx_agent_hosts_hint(const policy_t *policy, char text[NGX_AGENT_HINT_MAX])
+{
+    size_t       i, n, len;
     const char  *rule;
 
-    max = 200;
-
-    hint = ngx_pnalloc(pool, max + 64);
-    if (hint == NULL) {
-        return NULL;
-    }
-
-    if (ctx->reason == NGX_AGENT_REASON_METHOD) {
-
-        len = snprintf(hint, max, "allowed methods:");
-        n = ctx->rule->methods_count;
-
-        if (n == 0) {
-            (void) snprintf(hint + len, max - len, " GET HEAD");
-            return hint;
-        }
-
-        for (i = 0; i < n && len + ngx_strlen(ctx->rule->methods[i]) + 1 < max;
-             i++)
-        {
-            len += snprintf(hint + len, max - len, " %s",
-                            ctx->rule->methods[i]);
-        }
-
-        return hint;
-    }
-
-    n = ctx->policy ? ctx->policy->rules_count : 0;
+    n = policy ? policy->rules_count : 0;
 
     if (n == 0) {
         return "this task may call no host";
     }
 
-    len = snprintf(hint, max, "this task may call only:");
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "this task may call only:");
 
     for (i = 0; i < n; i++) {
 
-        rule = ctx->policy->rules[i]->name;
+        rule = policy->rules[i]->name;
 
-        if (len + ngx_strlen(rule) + 2 > max) {
-            (void) snprintf(hint + len, 64, " and %u more",
-                            (unsigned) (n - i));
+        if (len + ngx_strlen(rule) + 2 > NGX_AGENT_HINT_WORDS) {
+            (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len,
+                            " and %u more", (unsigned) (n - i));
             break;
         }
 
-        len += snprintf(hint + len, max - len, " %s", rule);
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s", rule);
     }
 
-    return hint;
+    return text;
 }
 
 
-/* The body of a refusal: fixed keys, every foreign byte escaped by jansson. */
+/* Fixed keys, every foreign byte escaped by jansson. */
 
-static ngx_int_t
+ngx_int_t
 ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
-    const char *hint, ngx_str_t *body)
+    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
+    ngx_str_t *body)
 {
     char      *text;
     json_t    *object;
@@ -241,9 +302,8 @@ ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     object = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
                        "s:s?}",
-               "error", ngx_agent_reasons[ctx->reason].status == 403
-                        ? "denied" : "failed",
-               "reason", ngx_agent_reasons[ctx->reason].word,
+               "error", status == 403 ? "denied" : "failed",
+               "reason", ngx_agent_reasons[reason].word,
                "detail", ctx->why,
                "host", t->authority.host, (int) t->authority.host_len,
                "port", (int) t->authority.port,

@@ -190,7 +190,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     method = ngx_min(ctx->target.method_len, 32);
     host = ctx->target.authority.host_len;
     path = ngx_min(ctx->target.path_len, 128);
-    tail = hint ? ngx_min(ngx_strlen(hint), 255) : 0;
+    tail = hint ? ngx_min(ngx_strlen(hint), NGX_AGENT_HINT_MAX) : 0;
 
     /* a malformed request has none of them, and memcpy() takes no NULL */
 
@@ -214,6 +214,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
         p = refusal->data;
 
         if (refusal->reason == ctx->reason
+            && refusal->dns == ctx->dns
             && refusal->port == ctx->target.authority.port
             && refusal->method_len == method
             && refusal->host_len == host
@@ -247,6 +248,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     refusal->count = 1;
     refusal->port = ctx->target.authority.port;
     refusal->reason = ctx->reason;
+    refusal->dns = ctx->dns;
     refusal->method_len = method;
     refusal->host_len = host;
     refusal->path_len = path;
@@ -295,15 +297,25 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
         p = refusal->data;
 
-        entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
-                    "method", p, (int) refusal->method_len,
-                    "host", p + refusal->method_len,
-                            (int) refusal->host_len,
-                    "port", (int) refusal->port,
-                    "path", p + refusal->method_len + refusal->host_len,
-                            (int) refusal->path_len,
-                    "reason", ngx_agent_reason(refusal->reason)->word,
-                    "count", (json_int_t) refusal->count);
+        if (refusal->dns) {
+            entry = json_pack("{s:n, s:s#, s:n, s:n, s:s, s:I, s:s}",
+                        "method", "host", p, (int) refusal->host_len,
+                        "port", "path",
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count,
+                        "door", "dns");
+
+        } else {
+            entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
+                        "method", p, (int) refusal->method_len,
+                        "host", p + refusal->method_len,
+                                (int) refusal->host_len,
+                        "port", (int) refusal->port,
+                        "path", p + refusal->method_len + refusal->host_len,
+                                (int) refusal->path_len,
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count);
+        }
 
         if (entry == NULL) {
             continue;

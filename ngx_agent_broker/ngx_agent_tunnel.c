@@ -349,7 +349,7 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
         return;
     }
 
-    ngx_agent_tunnel_end(t, "upstream");
+    ngx_agent_tunnel_end(t, "upstream_unreachable");
 }
 
 
@@ -470,7 +470,7 @@ ngx_agent_tunnel_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             }
 
             if (n <= 0) {
-                ngx_agent_tunnel_end(t, "upstream");
+                ngx_agent_tunnel_end(t, "reset");
                 return NGX_DONE;
             }
 

@@ -248,6 +248,7 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     address_t  *a;
 
     ctx->failure = NULL;                    /* that was the one before it */
+    ctx->why = NULL;
 
     /* should a kept connection have ended meanwhile, a new one is made */
 
@@ -312,15 +313,17 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    long               verified;
-    ngx_connection_t  *c;
+    long                  verified;
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
 
     c = pc->connection;
+    u = ctx->http->upstream;
 
     if (ctx->failure == NULL && c
         && (c->read->timedout || c->write->timedout))
     {
-        ctx->failure = "timeout";
+        ctx->failure = "upstream_timeout";
     }
 
     if ((state & NGX_PEER_FAILED) && ctx->failure == NULL) {
@@ -329,13 +332,17 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
                    ? SSL_get_verify_result(c->ssl->connection) : X509_V_OK;
 
         if (verified != X509_V_OK) {
-            ctx->failure = "tls_verify";
+            ctx->failure = "certificate_unverified";
+            ctx->why = X509_verify_cert_error_string(verified);
 
         } else if (c && c->ssl && !c->ssl->handshaked) {
             ctx->failure = "tls_handshake";
 
+        } else if (u->state && u->state->connect_time == (ngx_msec_t) -1) {
+            ctx->failure = "upstream_unreachable";
+
         } else {
-            ctx->failure = "upstream";
+            ctx->failure = "no_answer";
         }
     }
 

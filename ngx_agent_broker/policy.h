@@ -85,6 +85,8 @@ typedef struct {
     size_t              launcher_gids_count;
     policy_rule_t     **rules;                      /* configuration order */
     size_t              rules_count;
+    const policy_rule_t  *earlier;                  /* why policy_add_rule
+                                                       refused; or NULL */
     struct policy_index_s  *index;                  /* see policy_index.c */
     policy_set_t           *set;                    /* the one it belongs to */
 } policy_t;

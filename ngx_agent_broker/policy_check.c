@@ -12,6 +12,7 @@
 #define STANDING_DOORS  5       /* proxy, dns by udp and tcp, web at 80, 443 */
 
 
+static bool is_localhost(const policy_rule_t *rule);
 static bool holds_loopback(const address_range_t *range);
 static bool is_never_opened(const address_range_t *range);
 
@@ -66,6 +67,20 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         if (rule->port == 0 && holds_loopback(&rule->ranges[i])) {
             why = "opens the broker's own loopback, which needs an exact "
                   "port";
+        }
+    }
+
+    if (why == NULL && is_localhost(rule)) {
+
+        for (i = 0; i < rule->ranges_count; i++) {
+            if (holds_loopback(&rule->ranges[i])) {
+                break;
+            }
+        }
+
+        if (rule->port == 0 || i == rule->ranges_count) {
+            why = "is the broker's own host, not the box: if that is meant, "
+                  "write its port and \"private 127.0.0.0/8\"";
         }
     }
 
@@ -176,6 +191,11 @@ policy_range_refusal(const address_range_t *range)
         return "holds only addresses that no rule opens";
     }
 
+    if (address_range_is_public(range)) {
+        return "is public: a name may resolve to it without \"private\", "
+               "which opens special ranges such as 10.0.0.0/8";
+    }
+
     /* 240.0.0.0/4 is the one special range of IPv4 wider than /8 */
 
     least = range->v6 ? 7 : (range->bytes[0] & 0xf0) == 0xf0 ? 4 : 8;
@@ -185,6 +205,23 @@ policy_range_refusal(const address_range_t *range)
     }
 
     return NULL;
+}
+
+
+/* RFC 6761 section 6.3: it and what is under it are loopback. */
+
+static bool
+is_localhost(const policy_rule_t *rule)
+{
+    size_t  n;
+
+    static const char  name[] = "localhost";
+
+    n = strlen(rule->host);
+
+    return n >= sizeof(name) - 1
+           && strcmp(rule->host + n - (sizeof(name) - 1), name) == 0
+           && (n == sizeof(name) - 1 || rule->host[n - sizeof(name)] == '.');
 }
 
 

@@ -28,6 +28,8 @@ policy_add_rule(policy_t *policy, const char *text,
     policy_rule_t      *rule;
     authority_error_t   rc;
 
+    policy->earlier = NULL;
+
     for (i = 0; text[i]; i++) {
         if ((unsigned char) text[i] >= 0x80) {
             (void) policy_error(err, "host", text,
@@ -40,6 +42,17 @@ policy_add_rule(policy_t *policy, const char *text,
 
     if (text[0] == '*' && text[1] == '.') {
         host += 2;
+    }
+
+    if (strchr(host, '*')) {
+        (void) policy_error(err, "host", text,
+                            host == text && (text[1] == '\0' || text[1] == ':')
+                            ? "is refused: it is every host; write a rule "
+                              "for each, or \"*.example.com\" for all under "
+                              "one domain"
+                            : "is refused: \"*\" stands for whole labels at "
+                              "the start, as in \"*.example.com\"");
+        return NULL;
     }
 
     n = strlen(host);
@@ -115,7 +128,9 @@ policy_add_rule(policy_t *policy, const char *text,
         return NULL;
     }
 
-    if (overlapping(policy, rule)) {
+    policy->earlier = overlapping(policy, rule);
+
+    if (policy->earlier) {
         (void) policy_error(err, "host", text,
                             "is served by an earlier rule on the same port "
                             "(a host without a port is on 80 and 443)");
@@ -139,6 +154,12 @@ int
 policy_rule_add_method(policy_rule_t *rule, const char *method,
     char err[POLICY_ERROR_MAX])
 {
+    if (strchr(method, ',')) {
+        return policy_error(err, "method", method,
+                            "is no method: separate them by spaces, as in "
+                            "\"methods GET POST\"");
+    }
+
     if (!policy_is_method(method)) {
         return policy_error(err, "method", method,
                             "is no method: they are written in capitals");

@@ -402,7 +402,8 @@ policy_wildcard_refusal(const char *host)
     const psl_ctx_t  *psl;
 
     if (strchr(host, '.') == NULL) {
-        return "needs at least two labels under its \"*.\"";
+        return "needs at least two labels under its \"*.\", as in "
+               "\"*.example.com\"";
     }
 
     psl = psl_builtin();
@@ -413,13 +414,14 @@ policy_wildcard_refusal(const char *host)
 
     if (psl_is_public_suffix2(psl, host, PSL_TYPE_ANY)) {
         return "is a wildcard over a public suffix: anyone can register a "
-               "name under it";
+               "name under it; write the domain that is meant, as in "
+               "\"*.example.com\"";
     }
 
     for (i = 0; i < sizeof(shared_parents) / sizeof(char *); i++) {
         if (strcmp(host, shared_parents[i]) == 0) {
             return "is a wildcard over a shared domain: anyone can get a "
-                   "name under it";
+                   "name under it; write the hosts that are meant";
         }
     }
 

@@ -27,6 +27,8 @@
 #define OFFSET_SIZE   4
 #define ENTRY_SIZE    4
 
+#define EXAMPLE       "replace-this-with-the-token"
+
 
 static const char *parse_line(const unsigned char *p, size_t n,
     vault_line_t *line);
@@ -281,6 +283,20 @@ parse_line(const unsigned char *p, size_t n, vault_line_t *line)
     }
 
     line->value_len = n - value;
+
+    if (line->value_len >= 2 && (p[value] == '"' || p[value] == '\'')
+        && p[n - 1] == p[value])
+    {
+        return "the value is in quotes, which would be sent as a part of it: "
+               "write it without";
+    }
+
+    if (line->value_len == sizeof(EXAMPLE) - 1
+        && memcmp(p + value, EXAMPLE, sizeof(EXAMPLE) - 1) == 0)
+    {
+        return "the value is still that of vault.example: put the token in "
+               "its place, or take the line out";
+    }
 
     if (line->value_len < VAULT_VALUE_MIN) {
         return "the value is shorter than 16 characters";

@@ -38,6 +38,7 @@ done
 mount -t tmpfs -o mode=755 run /run
 
 sudo() { "\$@"; }
+sudoedit() { sed -i 's/= replace-this-.*/= sk_of_this_test_0123456789/' "\$1"; }
 
 cd $tree
 (auto/configure && make -j2 && sudo make install) > $t->{dir}/build.log 2>&1

@@ -56,14 +56,33 @@ mkdir "$t->{dir}/tmp";
 chmod 01777, "$t->{dir}/tmp";
 
 
+# What it does not know it does not do.
+
+{
+    my $help = quickstart($user, ['scripts/quickstart', '--help']);
+    is($help->{status}, 0, '--help: status 0');
+    like($help->{out}, qr{^ +scripts/quickstart \[--keep\]}m, 'and the usage');
+    is($help->{err}, '', 'on the standard output');
+
+    for my $args (['--bogus'], ['--keep', '--bogus'], ['keep'], ['']) {
+        my $run = quickstart($user, ['scripts/quickstart', @$args]);
+        is($run->{status}, 2, "wrong usage: quickstart @$args");
+        like($run->{err}, qr/--keep or --help/, 'which is said');
+        is($run->{out}, '', 'and nothing else is done');
+    }
+    ok(!-e "$tree/objs", 'nothing is built for any of them');
+}
+
+
 # An ordinary user builds; without a cgroup for the boxes, the way to one is
 # named; with it the story is theirs too.
 
 my $run = quickstart($user);
 
 isnt($run->{status}, 0, 'an ordinary user needs a cgroup first');
-like($run->{out}, qr{^ +sudo scripts/setup-host \Q$user\E$}m,
+like($run->{err}, qr{^ +sudo \Q$tree\E/scripts/setup-host \S+(?: \$\$)?$}m,
      'and is told how to get one') or diag($run->{out}, $run->{err});
+ok(!-e "$tree/objs", 'before anything is built');
 is_deeply([left_over()], [], 'nothing of the attempt is left');
 
 $run = $t->run(["$tree/scripts/setup-host", $user]);

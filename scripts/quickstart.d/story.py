@@ -254,7 +254,8 @@ def explain_setup(result):
         # under cgroup v2 the launcher itself must run in there
         shell = " $$" if os.path.exists(
             "/sys/fs/cgroup/cgroup.controllers") else ""
-        say("    sudo scripts/setup-host " + user_name() + shell)
+        say("    sudo " + os.path.join(ROOT, "scripts", "setup-host")
+            + " " + user_name() + shell)
     give_up("this host cannot set up a box yet")
 
 

@@ -205,6 +205,10 @@ sub line ($host) { return $b->audit_wait('egress', host => $host) }
 sub refused ($name, $p, $reason = '403 address_not_allowed') {
     my $r = $l->get("http://$name" . ($p ? ":$p" : '') . '/');
     is(reason($r), $reason, "$name is refused as $reason") or diag $r->{raw};
+    my $body = eval { JSON::PP::decode_json($r->{body}) } // {};
+    like($body->{hint}, qr/^the host is allowed.* \(\Q$body->{detail}\E\)$/,
+         'and its hint says what it was')
+        if defined $body->{detail} && $reason =~ /resolve|address/;
     return line($name);
 }
 

@@ -157,6 +157,15 @@ for my $case (
     ['with two names', sub {
         my $v = $t->write('v9', "api = $token\n", 0600);
         link $v, "$v.link"; $v }, qr/2 names/],
+    ['as it is shipped', sub { $t->write('v11',
+        $t->read("$AgentTest::ROOT/conf/vault.example"), 0600) },
+     qr/v11", line \d+: .* still that of vault\.example: put the token in/],
+    ['with a value in double quotes', sub {
+        $t->write('v12', "\napi = \"$token\"\n", 0600) },
+     qr/line 2: the value is in quotes.*write it without/],
+    ['with a value in quotes', sub {
+        $t->write('v13', "api = '$token' \n", 0600) },
+     qr/line 1: the value is in quotes.*write it without/],
     ['in a directory that others write', sub {
         $t->write('open/vault', "api = $token\n", 0600);
         chmod 0777, $t->dir . '/open'; $t->dir . '/open/vault' },
@@ -174,6 +183,10 @@ for my $case (
     unlike($said . $t->read("$prefix/error.log"), qr/short_marker/,
            'the value that is refused is never shown');
 }
+
+
+accepted('quotes that are a part of a value', http('', vault => 'agent_vault '
+         . $t->write('v14', "a = \"$token\nb = ${token}'x\n", 0600) . ';'));
 
 
 # Credentials
@@ -199,9 +212,25 @@ refused('a credential by a strange name',
 refused('a URL for a host', policy("host https://a.internal/; #!"),
         qr/without scheme and path/);
 refused('a host twice', policy("host a.internal;\nhost A.internal; #!"),
-        qr/earlier rule/);
+        qr/earlier rule.*; the first is in \S+nginx\.conf:\d+, in /);
 refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
-        qr/defined already/);
+        qr/defined already; the first is in \S+nginx\.conf:\d+, in /);
+{
+    # after much else, and in another file
+    my $many = join '', map { "host h$_.internal {\n}\n" } 1 .. 50;
+    my $body = "host a.internal;\nhost b.internal:80; #1\n$many\n"
+             . "host b.internal; #!";
+    my @lines = split /\n/, policy($body);
+    my ($at) = grep { $lines[$_] =~ /#1$/ } 0 .. $#lines;
+    my ($mark) = grep { $lines[$_] =~ /#!$/ } 0 .. $#lines;
+    my ($ok, $said, $line) = try(policy($body));
+    like($said, qr/the first is in \S+:@{[$line - $mark + $at]}, in /,
+         'the first is the one that is meant');
+    my $first = $t->write('first.conf', "\nagent_policy a { }\n");
+    refused('a policy that an included file has',
+            http("include $first;\nagent_policy a { #!\n}"),
+            qr/already; the first is in \Q$first\E:2, in /);
+}
 refused('an unknown directive in a policy', policy("tunnel_all on; #!"),
         qr/unknown directive "tunnel_all"/);
 refused('an unknown directive in a host', host("follow on; #!"),
@@ -229,6 +258,32 @@ refused('a host; without a name', policy("host; #!"),
 refused('a host with two names', policy("host a.internal b.internal; #!"),
         qr/invalid number of arguments/);
 
+# the broker's own host, and no name that DNS gives
+
+for my $name ('localhost', 'LOCALHOST', 'localhost:8080', 'app.localhost:8080')
+{
+    refused("host $name", policy("host $name; #!"),
+            qr/broker's own host.*its port and "private 127\.0\.0\.0\/8"/);
+    refused("host $name of a private range that is not it",
+            policy("host $name {\nprivate 10.0.0.0/8;\n} #!"),
+            qr/broker's own host/);
+}
+refused('host localhost without a port',
+        policy("host localhost {\nprivate 127.0.0.0/8;\n} #!"),
+        qr/needs an exact port/);
+accepted("host $_ with port and range",
+         policy("host $_ { private 127.0.0.0/8; plaintext on; }"))
+    for 'localhost:8080', 'app.localhost:8080';
+accepted('names that are not localhost',
+         policy('host mylocalhost; host localhost.example;'));
+accepted('ranges that hold something special', policy(<<'END'));
+    host api.internal { private 172.0.0.0/8 100.0.0.0/8 198.51.100.7
+                                2606:2800::/32; }
+END
+
+refused('methods with commas, which are told to be spaces',
+        host('methods GET, POST; #!'), qr/"methods GET POST"/);
+
 # B-012: anyone could register a name under it
 for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
               '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
@@ -236,7 +291,9 @@ for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
               '*.COM', '*.xn--p1ai', '*example.com', '*.127.0.0.1',
               '*.internal')
 {
-    refused("the wildcard $name", policy("host $name; #!"), qr/"host"/);
+    refused("the wildcard $name", policy("host $name; #!"),
+            $name =~ /^\*\.(?:127|com\.|$)/ ? qr/"host"/
+            : qr/as in "\*\.example\.com"|for all|write the hosts that are/);
 }
 
 # B-013, B-024: each is one name or none
@@ -333,12 +390,16 @@ for my $case (
 for my $case (
     ['a method in small letters', host('methods get; #!')],
     ['CONNECT as a method',       host('methods CONNECT; #!')],
+    ['methods with a comma',      host('methods GET,POST; #!')],
     ['a method with a space',     host('methods "GET POST"; #!')],
     ['a method twice',            host('methods GET GET; #!')],
     ['a range of no network',     host('private 10.0.0.1/8; #!')],
     ['every address',             host('private 0.0.0.0/0; #!')],
     ['link-local',                host('private 169.254.0.0/16; #!')],
     ['a range that is none',      host('private internal; #!')],
+    ['a public range',            host('private 93.184.216.0/24; #!')],
+    ['a public address',          host('private 8.8.8.8; #!')],
+    ['a range beside a private one', host('private 172.32.0.0/11; #!')],
     ['plaintext maybe',           host('plaintext maybe; #!')],
     ['a hint of two lines',       host("hint \"a\nb\"; #!")],
     ['a hint with an escape',     host("hint \"a\e[1mb\"; #!")],
@@ -415,6 +476,18 @@ refused('agent_control at a long path',
 refused('agent_control twice', http('', control =>
         "agent_control unix:%CONTROL%;\nagent_control unix:/tmp/x; #!"),
         qr/is duplicate/);
+# only the sockets of boxes lead to the server
+for my $listen ('127.0.0.1:1', '[::1]:1', 'unix:/tmp/x.sock') {
+    refused("listen $listen beside agent_control", http('', control =>
+            'agent_control unix:%CONTROL%; #!',
+            server => "include $proxy;\nlisten $listen;"),
+            qr/"listen \Q$listen\E" too: remove it/);
+    refused("listen $listen before agent_control", http('', control =>
+            "listen $listen;\nagent_control unix:%CONTROL%; #!"),
+            qr/"listen \Q$listen\E" too: remove it/);
+}
+accepted('listen in another server', http('', late =>
+         'server { listen 127.0.0.1:1; return 403; }'));
 refused('a zone that is too small', http('', zone => 'agent_zone 64k;'),
         qr/too small.*they need "agent_zone \d+k"/);
 {
@@ -491,19 +564,19 @@ for my $case (
     my $more = $http // '';
 
     for my $place (
-        ['',                    "location / {\n$bad\n}"],
+        ['',                    "location / { #!\n$bad\n}"],
         ['in a prefix below',   "location / {\n$inner\n}\n"
-                                . "location /v1/ {\n$bad\n}"],
+                                . "location /v1/ { #!\n$bad\n}"],
         ['in an exact one',     "location / {\n$inner\n}\n"
-                                . "location = /x {\n$bad\n}"],
+                                . "location = /x { #!\n$bad\n}"],
         ['in a regex',          "location / {\n$inner\n}\n"
-                                . "location ~ x\$ {\n$bad\n}"],
+                                . "location ~ x\$ { #!\n$bad\n}"],
         ['in a nested one',     "location / {\n$inner\n"
-                                . "location /v1/ {\n$bad\n}\n}"],
+                                . "location /v1/ { #!\n$bad\n}\n}"],
         ['in a regex nested',   "location / {\n$inner\n"
-                                . "location ~ x\$ {\n$bad\n}\n}"],
+                                . "location ~ x\$ { #!\n$bad\n}\n}"],
         ['in a named one',      "location / {\n$inner\n}\n"
-                                . "location \@x {\n$bad\n}"],
+                                . "location \@x { #!\n$bad\n}"],
         ['in limit_except',     "location / {\n$inner\n"
                                 . "limit_except GET {\n$bad\n}\n}"],
         ['in an if',            "location / {\n$inner\n"
@@ -515,8 +588,7 @@ for my $case (
         # most directives are not allowed in these two at all: nginx says so
         my $other = $place->[0] =~ /limit_except|an if/;
         refused("$what $place->[0]",
-                http($more, server => $place->[1], control =>
-                     'agent_control unix:%CONTROL%;' . ($other ? '' : ' #!')),
+                http($more, server => $place->[1]),
                 $other ? qr/$words|not allowed here/ : $words);
     }
 }
@@ -526,15 +598,27 @@ for my $case (
     ['only an exact location',   "location = / {\n$inner\n}",
      qr/has no "location \/"/],
     ['a location of files',      "location / {\n$inner\n}\n"
-                                 . "location /files/ { root /etc; }",
+                                 . "location /files/ { root /etc; } #!",
      qr/"\/files\/".*no proxy_pass/],
     ['a location of files in a location', "location / {\n$inner\n"
-                                 . "location ~ x { root /etc; }\n}",
+                                 . "location ~ x { root /etc; } #!\n}",
      qr/"x".*no proxy_pass/],
 ) {
     my ($what, $server, $words) = @$case;
-    refused($what, http('', control => 'agent_control unix:%CONTROL%; #!',
+    my $mark = $server =~ /#!/ ? '' : ' #!';
+    refused($what, http('', control => "agent_control unix:%CONTROL%;$mark",
                         server => $server), $words);
+}
+
+{
+    my $edited = $t->write('edited.conf',
+                           $good =~ s/proxy_ssl_verify .*on;/
+                                      proxy_ssl_verify off;/xr);
+    my ($before) = $t->read($edited) =~ /^(.*?^)location/ms;
+    my $at = 1 + ($before =~ tr/\n//);
+    refused('an agent_proxy.conf that was edited', http('', server =>
+            "include $edited;"),
+            qr/proxy_ssl_verify must be on.* in \Q$edited\E:$at$/);
 }
 
 refused('underscores_in_headers', http('', control =>
@@ -790,6 +874,64 @@ for my $second ($b->prefix, $t->nginx_prefix) {
     accepted('what lies beside them, readable in a box',
              http("agent_policy a { readable $dir/other $dir/keepsake; }",
                   %own));
+}
+
+# What others could replace: in a directory that they may write, or below one
+
+{
+    my $dir = $t->dir;
+    my $pair = $t->cert(['boxes.internal']);
+    for my $name (qw(theirs/own sticky/own)) {
+        $t->write("$name/vault", "api = $token\n", 0600);
+        mkdir "$dir/$name/state", 0700;
+        $t->write("$name/ca.pem", $t->read($ca));
+    }
+    chmod 0777, "$dir/theirs";
+    chmod 01777, "$dir/sticky";
+    symlink "$dir/theirs/own", "$dir/to-theirs";
+
+    my %at = (
+        agent_vault => sub ($at) { http('', vault => "agent_vault $at/vault; #!") },
+        agent_audit => sub ($at) { http('', audit => "agent_audit $at/a.log; #!") },
+        agent_state => sub ($at) { http('', zone => "agent_state $at/state; #!") },
+        agent_ca    => sub ($at) { http('', zone =>
+                           "agent_ca $at/ca.pem $pair->{key}; #!") },
+        trusted_certificate => sub ($at) {
+            host("trusted_certificate $at/ca.pem; #!") },
+    );
+    for my $directive (sort keys %at) {
+        for my $at ("$dir/theirs/own", "$dir/to-theirs") {
+            refused("$directive in $at", $at{$directive}->($at),
+                    qr{"$directive \S+" could be replaced, since others may }
+                    . qr{write "\Q$dir\E/theirs" \(mode 0777\): }
+                    . qr{chmod go-w \Q$dir\E/theirs,});
+        }
+        accepted("$directive below a sticky directory",
+                 $at{$directive}->("$dir/sticky/own"))
+            if $directive ne 'agent_ca';
+    }
+    chmod 0775, "$dir/theirs";
+    refused('an audit below what a group may write',
+            $at{agent_audit}->("$dir/theirs/own"), qr/\(mode 0775\)/);
+    chmod 0777, "$dir/sticky/own/state";
+    refused('an agent_state that others may write', http('', zone =>
+            "agent_state $dir/sticky/own/state;"),
+            qr/"agent_state" "\S+" must be a directory of .*chmod 700/);
+
+    SKIP: {
+        skip 'only root can give directories away', 3 if !AgentTest::is_root();
+        chmod 0755, "$dir/theirs";
+        accepted('one that nobody else may write',
+                 $at{agent_audit}->("$dir/theirs/own"));
+        $t->give("$dir/theirs/own", 12345);
+        refused('an audit in a directory of another user',
+                $at{agent_audit}->("$dir/theirs/own"),
+                qr/could be replaced, since "\S+own" belongs to uid 12345/);
+        my $log = $t->write('sticky/own/a.log', '');
+        $t->give($log, 12345);
+        refused('an audit file of another user', http('', audit =>
+                "agent_audit $log;"), qr/belongs to uid 12345, who could/);
+    }
 }
 
 for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {

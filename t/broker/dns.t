@@ -211,6 +211,23 @@ for my $address ('127.0.0.1', '127.0.0.53', '8.8.8.8') {
     ok(length $run->{data}, "and $address answers") or diag $run->{err};
 }
 
+# what was refused, in the result
+
+ask(query('evil.example', 'AAAA'));
+ask(query('EVIL.example'), how => 'tcp');
+my $end = $l->ask('task', { op => 'close', reason => 'ok' });
+is_deeply([grep { $_->{host} eq 'evil.example' }
+           @{ $end->{egress}{denied} }],
+          [{ door => 'dns', host => 'evil.example', count => 3,
+             reason => 'host_not_allowed', method => undef, port => undef,
+             path => undef, hint => "this task may call only: "
+                                  . "api.internal:$port *.packages.example" }],
+          'the result names a refused name once, with what to do instead')
+    or diag explain $end;
+is(scalar(grep { ($_->{door} // '') ne 'dns' } @{ $end->{egress}{denied} }),
+   0, 'and nothing that was no query');
+is($end->{egress}{denied_count}, denied(), 'each is counted once');
+
 is_deeply([$b->audit_errors], [], 'the audit is whole');
 unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
     or diag $b->error_log;

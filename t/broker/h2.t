@@ -14,7 +14,8 @@ use Time::HiRes qw(time);
 
 my $t   = AgentTest->new;
 my $up  = $t->upstream(names => ['api.internal', 'other.internal']);
-my $dns = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
+my $dns = $t->dns({ 'gone.internal' => { A => ['127.0.0.2'] },
+                    map { $_ => { A => ['127.0.0.1'] } }
                     qw(api.internal other.internal) });
 my $port = $up->port;
 my $ca = $t->ca->{cert};
@@ -26,6 +27,7 @@ my $b = $t->broker(http => <<"END");
         host api.internal:$port {
             methods GET POST; private 127.0.0.0/8; trusted_certificate $ca;
         }
+        host gone.internal:$port { private 127.0.0.0/8; }
         host other.internal:$port {
             private 127.0.0.0/8; trusted_certificate $ca;
         }
@@ -193,10 +195,11 @@ END
 
 my $json = JSON::PP->new;
 my $api = "api.internal:$port";
+our $to = 'api.internal';                   # whom the connection is to
 
 sub speak ($door, @steps) {
     my $run = $l->do(run => { argv => ['/usr/bin/python3', $client, $door,
-        $api, 'api.internal', $box_ca], data => $json->encode(\@steps),
+        "$to:$port", $to, $box_ca], data => $json->encode(\@steps),
         env => {}, timeout => 60 });
     my $got = eval { $json->decode($run->{data}) }
         or diag $run->{error} // $run->{err};
@@ -228,10 +231,29 @@ sub refused ($door, $what, $headers, $answer, $reason = undef) {
     is(scalar(() = $up->requests), $before, 'B-048 and did not go up');
 }
 
+for my $how ('--http1.1', '--http2') {
+    my $run = $l->do(run => { argv => ['curl', '-sSi', '--max-time', '20',
+        $how, '-x', 'http://127.0.0.1:8899', '--cacert', $box_ca,
+        "https://gone.internal:$port/x"], env => { PATH => $ENV{PATH} } });
+    like($run->{data}, qr{^HTTP/[12]\S*\ 502\ .*^x-agent-broker:\ failed\s.*
+                          "reason":"upstream_unreachable"}msix,
+         "an upstream that is not there, inside TLS, by $how")
+        or diag explain $run;
+}
+
 for my $door ('proxy', 'web') {
     my $got = speak($door, ['headers', 1, [get()]]);
     is(said($got), 200, "B-048 $door: a plain request made by hand is served")
         or diag explain $got;
+
+    {
+        local $to = 'gone.internal';
+        $got = speak($door, ['headers', 1, [get(':authority' => "$to:$port")]]);
+        is(said($got), 502, "$door: no connection to the upstream: 502");
+        my $body = eval { $json->decode($got->{streams}{1}{body}) } // {};
+        is($body->{reason}, 'upstream_unreachable', "$door: with the reason")
+            or diag explain $got;
+    }
 
     $got = speak($door, ['headers', 1, [get(), ['host', $api]]]);
     like(said($got), qr/^(?:200|400)$/,

@@ -24,6 +24,10 @@ my $port = $up->port;
 my $vault = $t->write('vault', "# tokens\napi = $token\n", 0600);
 my $ca = $t->ca->{cert};
 
+# as much as a policy can say
+my $methods = join ' ', 'GET', map { 'METHOD' . chr(64 + $_) x 20 } 1 .. 26;
+my $advice = 'x' x 250 . '(end)';
+
 my $http = <<"END";
     resolver 127.0.0.1:$dns->{port};
     resolver_timeout 3s;
@@ -41,6 +45,10 @@ my $http = <<"END";
             plaintext on;
             private 127.0.0.0/8;
         }
+    }
+    agent_policy wordy {
+        host api.internal { methods $methods; hint "$advice"; }
+        host plain.internal;
     }
     agent_policy empty { }
     server {
@@ -322,6 +330,35 @@ END
     my $r = $l->get("https://sig.internal/raw?b64=$raw");
     like($r->{raw}, qr{^HTTP/1\.1 200 All Is Fine\r\n.*\r\n\r\nok\z}s,
          'F-036 the answer is HTTP/1.1, with its own words');
+}
+
+# a method: which ones there are, and what the operator says to it
+
+sub hint ($l, $url, $method) {
+    my $body = JSON::PP::decode_json($l->get($url, method => $method)->{body});
+    return $body->{hint};
+}
+
+my $h = $t->launcher;
+$h->open_task($b->control, 'analysis');
+is(hint($h, "$url/", 'DELETE'),
+   'allowed methods: GET HEAD POST; use /v1/search',
+   'a refused method: the methods, and the policy\'s own hint');
+is(hint($h, "http://plain.internal:$plain->{port}/", 'PUT'),
+   'allowed methods: GET HEAD', 'the methods alone where it has none');
+
+{
+    my $w = $t->launcher;
+    my $opened = $w->open_task($b->control, 'wordy');
+    ok($opened->{ok}, 'a policy of many words') or diag explain $opened;
+    my $hint = hint($w, 'http://api.internal/', 'DELETE');
+    like($hint,
+         qr/^allowed methods: GET HEAD METHODA.* and 20 more; x+\(end\)$/,
+         'neither crowds out the other');
+    cmp_ok(length $hint, '<', 512, 'and all of it is bounded');
+    my $end = $w->ask('task', { op => 'close', reason => 'ok' });
+    is($end->{egress}{denied}[0]{hint}, $hint,
+       'the result has the same words') or diag explain $end;
 }
 
 is_deeply([$b->audit_errors], [], 'the audit is whole');

@@ -173,8 +173,12 @@ for my $what (sort keys %bad) {
         or diag $r->{raw};
     is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
               "$what: the broker says so");
+    like($r->{body}, qr/\A\{"error":"failed",
+                       "reason":"certificate_unverified",
+                       "detail":"[^"]+",/x,
+         "$what: and why");
     my $end = ended($bad{$what}[0]);
-    is($end->{failure}, 'tls_verify', "$what: and the audit, why");
+    is($end->{failure}, 'certificate_unverified', "$what: and the audit, why");
     is($end->{status}, 502, "$what: and what the box got");
     ok($up->connections > 0, "$what: it was dialled");
     is(scalar(() = $up->requests), 0, "$what: and no byte reached it");
@@ -198,7 +202,7 @@ is(($old->events('handshake'))[-1]{version}, 'TLSv1.2', 'as it is');
 $r = $box{roots}{l}->get("http://api.internal:$port/");
 is($r->{status}, 502, 'without trusted_certificate the system\'s roots count');
 is(($b->audit('egress_end', task => $box{roots}{id}))[-1]{failure},
-   'tls_verify', 'and the test\'s is none of them');
+   'certificate_unverified', 'and the test\'s is none of them');
 $r = $l->get("http://second.internal:$by2->{port}/");
 is($r->{status}, 200, 'another authority is trusted where it is named');
 $r = $box{roots}{l}->get("http://second.internal:$by2->{port}/");

@@ -8,6 +8,7 @@ use v5.36;
 use lib 't/lib';
 use AgentTest;
 use Compress::Zlib ();
+use JSON::PP ();
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -16,7 +17,13 @@ my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/trouble.py"],
                    pipes => 1);
 chomp(my $port = readline($up->{out}) // die "no upstream\n");
 my $dns = $t->dns({ 'trouble.internal' => { A => ['127.0.0.1'] },
+                    'gone.internal' => { A => ['127.0.0.2'] },
+                    map({ $_ => { A => ['127.0.0.1'] } }
+                        qw(first.internal second.internal)),
                     'dead.internal' => { A => ['127.0.0.2', '127.0.0.1'] } });
+
+# one that keeps its connections, and tells of their ends
+my $keeps = $t->upstream(plain => 1);
 
 # the shipped limits, but shorter
 my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
@@ -37,6 +44,13 @@ my $b = $t->broker(http => <<"END");
         requests 1000000;
         host trouble.internal:$port { methods GET POST; plaintext on;
                                       private 127.0.0.0/8; }
+        host first.internal:@{[$keeps->port]} {
+            plaintext on; private 127.0.0.0/8;
+        }
+        host second.internal:@{[$keeps->port]} {
+            plaintext on; private 127.0.0.0/8;
+        }
+        host gone.internal:$port    { plaintext on; private 127.0.0.0/8; }
         host dead.internal:$port    { plaintext on; private 127.0.0.0/8; }
     }
     server {
@@ -63,6 +77,42 @@ sub asked ($path, %opt) {
 }
 
 
+# A connection that is kept for the next request waits for 15 seconds, each
+# from its own last answer; the rest of this file is done meanwhile
+
+my %kept;
+
+sub keep ($host) {
+    $kept{$host} = time;
+    my $r = $l->get("http://$host.internal:@{[$keeps->port]}/keep");
+    is($r->{status}, 200, "a connection of $host is kept");
+    $ends++;
+    return;
+}
+
+sub closed { return map { $_->{conn} } $keeps->events('close') }
+
+keep('first');
+
+
+# What a box is told of a failure: the object that a refusal has too
+
+my $json = JSON::PP->new;
+
+sub told ($r, $reason, $what) {
+    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
+              "$what: the broker says that it is its own");
+    is_deeply($r->{headers}{'content-type'}, ['application/json'],
+              "$what: as an object");
+    my $body = eval { $json->decode($r->{body}) } // {};
+    is("$body->{error} $body->{reason}", "failed $reason",
+       "$what: with the reason") or diag $r->{raw};
+    is($body->{task}, $task->{task_id}, "$what: of the task");
+    like($body->{hint}, qr/\w/, "$what: and what to do");
+    return $body;
+}
+
+
 # E-016: what does not go on is given up
 
 for my $case (['silent', 'nothing is answered'],
@@ -74,7 +124,11 @@ for my $case (['silent', 'nothing is answered'],
     my ($r, $took, $end) = asked($path, @how);
     is($r->{status}, 504, "E-016 $what: 504");
     cmp_ok($took, '<', 15, 'long before it would end by itself');
-    is("$end->{status} $end->{failure}", '504 timeout', 'as the audit says');
+    is("$end->{status} $end->{failure}", '504 upstream_timeout',
+       'as the audit says');
+    my $body = told($r, 'upstream_timeout', $what);
+    is("$body->{host} $body->{path}", "trouble.internal /$path",
+       'and which request it was');
 }
 
 {
@@ -83,7 +137,8 @@ for my $case (['silent', 'nothing is answered'],
        'E-016 an answer that stops: what came of it');
     ok($r->{eof}, 'and no end');
     cmp_ok($took, '<', 15, 'it is given up');
-    is("$end->{status} $end->{failure}", '200 timeout', 'as the audit says');
+    is("$end->{status} $end->{failure}", '200 upstream_timeout',
+       'as the audit says');
 
     ($r, $took, $end) = asked('short');
     is("$r->{status} $r->{body}", '200 beginning', 'one that is cut short');
@@ -93,6 +148,63 @@ for my $case (['silent', 'nothing is answered'],
     ($r, $took, $end) = asked('quick');
     is("$r->{status} $r->{body}", '200 quick', 'control: one that is whole');
     ok(!exists $end->{failure}, 'has no failure');
+}
+
+
+{
+    my ($r, $took, $end) = asked('gone');
+    is($r->{status}, 502, 'a connection that ends without an answer: 502');
+    told($r, 'no_answer', 'without an answer');
+    is($end->{failure}, 'no_answer', 'and the audit has the same word');
+
+    $r = $l->get("http://gone.internal:$port/x", timeout => 20);
+    $ends++;
+    is($r->{status}, 502, 'no connection: 502');
+    is(told($r, 'upstream_unreachable', 'no connection')->{host},
+       'gone.internal', 'and which host it was');
+    is($b->audit_wait('egress_end', host => 'gone.internal')->{failure},
+       'upstream_unreachable', 'and the audit has the same word');
+
+    $r = $l->get("http://gone.internal:$port/x", method => 'HEAD',
+                 timeout => 20);
+    $ends++;
+    is("$r->{status} [" . ($r->{body} // '') . ']', '502 []',
+       'HEAD is told by status and header alone');
+    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'], 'as the broker\'s');
+
+    # a kept connection goes on after it
+
+    $l->do(open => { id => 'g', port => 8899 });
+    for my $i (1, 2) {
+        $l->do(write => { id => 'g', data => "GET http://gone.internal:$port/$i"
+            . " HTTP/1.1\r\nHost: gone.internal:$port\r\n\r\n" });
+        my $text = '';
+        AgentTest::wait_for("answer $i", sub {
+            my $got = $l->do(read => { id => 'g', timeout => 5 });
+            $text .= $got->{data} // '';
+            return $text =~ /\}\n\z/ || $got->{eof} || $got->{error} });
+        like($text, qr{\AHTTP/1\.1 502 .*"path":"/$i".*\}\n\z}s,
+             "request $i of one connection is answered");
+        $ends++;
+    }
+    $l->do(shut => { id => 'g' });
+
+    for my $status (500, 502, 504) {
+        ($r, $took, $end) = asked("own/$status");
+        is("$r->{status} $r->{body}", "$status my page",
+           "an upstream's own $status passes as it is");
+        is_deeply([$r->{headers}{'x-own'}, $r->{headers}{'x-agent-broker'}],
+                  [['yes'], undef], 'and cannot be taken for the broker\'s');
+        ok(!exists $end->{failure}, 'nor is it a failure');
+    }
+
+    $r = $l->http("POST $url/quick HTTP/1.1\r\nHost: trouble.internal:$port"
+                  . "\r\nContent-Length: 99999999\r\n\r\n");
+    is($r->{status}, 413, 'a body that is too large: 413');
+    told($r, 'body_too_large', 'a body that is too large');
+    $r = $l->http("GET\r\n\r\n");
+    is($r->{status}, 400, 'what is no request: 400');
+    told($r, 'malformed', 'what is no request');
 }
 
 
@@ -135,6 +247,10 @@ for my $case (['silent', 'nothing is answered'],
         $b->audit('egress_end') >= $ends + 100 });
     $ends = $b->audit('egress_end');
 }
+
+
+keep('second');
+is($keeps->connections, 2, 'each host has its own');
 
 
 # E-022: a body is passed as it is, whatever it is said to be
@@ -193,6 +309,24 @@ like($b->error_log, qr/connect\(\) failed .*127\.0\.0\.2:$port/,
     AgentTest::wait_for('the errors', sub {
         $b->audit('door_error') >= $errors + 20 });
     is(scalar $b->audit('door_error'), $errors + 20, 'each is on record');
+}
+
+# the two that were kept: how long they waited is known from their ends
+
+{
+    my ($one) = map { $_->{conn} } $keeps->events('accept');
+    AgentTest::wait_for('the first to be closed', sub { closed() }, 40);
+    my $took = time - $kept{first};
+    is((closed())[0], $one, 'the one that waited longer is closed first');
+    cmp_ok($took, '>=', 15, 'and not before 15 seconds');
+
+    AgentTest::wait_for('the second to be closed',
+                        sub { scalar(() = closed()) == 2 }, 40);
+    cmp_ok(time - $kept{second}, '>=', 15, 'nor is the other, in its own time');
+
+    is($l->get("http://first.internal:@{[$keeps->port]}/new")->{status}, 200,
+       'the next request has a new one');
+    is($keeps->connections, 3, 'which was dialled for it');
 }
 
 is_deeply([$b->audit_errors], [], 'the audit is whole');

@@ -123,7 +123,7 @@ is(($b->audit('egress', host => 'private.internal'))[-1]{reason},
 like(inside('down.internal:1', 'down.internal'), qr/ALERT/,
      'an upstream that does not answer ends the tunnel');
 is($b->audit_wait('egress_end', host => 'down.internal')->{failure},
-   'upstream', 'and its line says so');
+   'upstream_unreachable', 'and its line says so');
 
 
 # Bounds

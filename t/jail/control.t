@@ -128,11 +128,16 @@ print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), sys.byteorder))'`;
     is($r->{status}, 2, 'a looser value is refused');
     like($r->{err}, qr/--memory 65m is more than the 64m that the policy/,
          'with both values');
+    like($r->{err}, qr/ask its operator for "memory 65m;"/,
+         'and what would give it');
     is($r->{out}, '', 'and nothing ran');
     is(scalar heard($b, 'close'), 2, 'the task is closed, too');
 
     $r = jail(['run', '--offline', '--wall-clock', '21s', '--', 'true']);
     is($r->{status}, 2, '--offline has the defaults as its bounds');
+    like($r->{err}, qr/the 20s that --offline gives: run under a broker's /,
+         'and a broker would give more');
+    like($r->{err}, qr/policy that has "wall_clock 21s;"/, 'by which line');
     end($b);
 }
 

@@ -89,7 +89,10 @@ for my $user (ways()) {
 
     $r = jail(['doctor'], user => $user);
     is($r->{status}, 0, "as text: status 0 ($way)");
-    like($r->{out}, qr/^This host can give a box\.$/m, "as text ($way)");
+    like($r->{out}, qr/^This host can give a box, but only with --offline: /m,
+         "as text ($way)");
+    like($r->{out}, qr{^skipped  the broker +there is none at\s+/run/\S+\n +fix: start it }m,
+         "without a broker, what starts one ($way)");
     is(scalar(grep { length > 80 } split /\n/, $r->{out}),
        0, "in 80 columns ($way)");
     like($r->{out}, qr/^refused +tracing a process +EPERM$/m,
@@ -145,7 +148,8 @@ my %answers = (
     'a broker that has the policy' =>
         ['ok', qr/./, '{"ok":true,"policy":{}}' . "\n"],
     'a broker that has another' =>
-        ['ok', qr/./, '{"ok":false,"error":"policy_unknown","message":"x"}'
+        ['warning', qr/no policy "default"/,
+         '{"ok":false,"error":"policy_unknown","message":"x"}'
                       . "\n"],
     'a broker of another version' =>
         ['missing', qr/version/, '{"ok":false,"error":"version","message":'
@@ -161,12 +165,19 @@ for my $what (sort keys %answers) {
                       . "\n" });
     my ($l, $r) = layer_of('broker', '--control', $path);
 
+    my $text_of = jail(['doctor', '--control', $path])->{out};
     kill KILL => $pid;
     waitpid $pid, 0;
 
+    like($text_of, $state eq 'ok' ? qr/^This host can give a box\.$/m
+                 : $state eq 'warning'
+                 ? qr/^This host can give a box to who names a policy/m
+                 : qr/^This host cannot give a box/m, "$what: the last line");
     is($l->{state}, $state, "$what: $state");
     like($l->{detail}, $detail, "$what: it is said");
-    is($r->{status}, $state eq 'ok' ? 0 : 1, "$what: the status");
+    is($r->{status}, $state eq 'missing' ? 1 : 0, "$what: the status");
+    like($l->{fix}, qr/--policy, or add "agent_policy default \{ \}"/,
+         "$what: the fix") if $state eq 'warning';
 }
 
 my ($l) = layer_of('broker', '--control', dir() . '/none.sock');

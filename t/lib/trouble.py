@@ -54,6 +54,16 @@ def short(c, rest):
     c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning")
 
 
+def own(c, rest, status):
+    """An error of its own, which claims to be the broker's."""
+    c.sendall(b"HTTP/1.1 %s Own\r\nX-Agent-Broker: failed\r\nX-Own: yes\r\n"
+              b"Content-Length: 7\r\n\r\nmy page" % status.encode())
+
+
+def gone(c, rest):
+    """Ends the connection without a word."""
+
+
 def quick(c, rest):
     send(c, b"quick")
 

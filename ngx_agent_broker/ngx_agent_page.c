@@ -1,0 +1,190 @@
+/*
+ * What a box is told where core itself answers: a request that was allowed
+ * has failed on its way, or what came in was no request.  Core would send a
+ * page of HTML with nothing to act on; a box gets the same object as of a
+ * refusal, marked X-Agent-Broker.  What an upstream answers passes here
+ * untouched, its errors too: only core's own pages have an err_status.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+
+static ngx_agent_reason_e ngx_agent_page_failure(ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_page_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+
+
+static ngx_http_output_body_filter_pt  ngx_http_next_body_filter;
+
+
+void
+ngx_agent_page_filter_init(void)
+{
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_agent_page_filter;
+}
+
+
+/*
+ * In the header filter, before the header is made.  Nothing of an upstream's
+ * is in it then, whatever of an answer had come already.
+ */
+
+ngx_int_t
+ngx_agent_page(ngx_http_request_t *r)
+{
+    ngx_uint_t           status;
+    ngx_agent_ctx_t     *ctx;
+    ngx_table_elt_t     *header;
+    ngx_agent_reason_e   reason;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (ctx == NULL) {
+
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_agent_ctx_t));
+        if (ctx == NULL) {
+            return NGX_ERROR;
+        }
+
+        ctx->task = ngx_agent_connection_task(r->connection);
+
+        ngx_http_set_ctx(r, ctx, ngx_agent_broker_module);
+    }
+
+    status = r->err_status;
+    reason = ngx_agent_page_reason(r);
+
+    if (ctx->state == NGX_AGENT_ALLOWED) {
+
+        /* why it failed says more than core's status, and says it better */
+
+        if (ctx->failure) {
+            reason = ngx_agent_page_failure(ctx);
+            status = ngx_agent_reason(reason)->status;
+
+        } else {
+            ctx->failure = ngx_agent_reason(reason)->word;
+        }
+    }
+
+    if (ngx_agent_refusal_body(r->pool, ctx, reason, status,
+                               ngx_agent_reason(reason)->hint, &ctx->page)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_http_clean_header(r);
+
+    header = ngx_list_push(&r->headers_out.headers);
+    if (header == NULL) {
+        return NGX_ERROR;
+    }
+
+    header->hash = 1;
+    ngx_str_set(&header->key, "X-Agent-Broker");
+    ngx_str_set(&header->value, "failed");
+
+    r->err_status = status;
+
+    r->headers_out.status = status;
+    r->headers_out.content_length_n = ctx->page.len;
+    ngx_str_set(&r->headers_out.content_type, "application/json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    return NGX_OK;
+}
+
+
+/* What was noted where it happened. */
+
+static ngx_agent_reason_e
+ngx_agent_page_failure(ngx_agent_ctx_t *ctx)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_AGENT_REASONS; i++) {
+        if (ngx_strcmp(ngx_agent_reason(i)->word, ctx->failure) == 0) {
+            return i;
+        }
+    }
+
+    return NGX_AGENT_REASON_INTERNAL;
+}
+
+
+/* What core made of it: nothing else tells why the request ended here. */
+
+ngx_agent_reason_e
+ngx_agent_page_reason(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_agent_ctx_t  *ctx;
+
+    static const struct {
+        ngx_uint_t          status;
+        ngx_agent_reason_e  reason;
+    } reasons[] = {
+        { NGX_HTTP_BAD_REQUEST, NGX_AGENT_REASON_MALFORMED },
+        { NGX_HTTP_NOT_ALLOWED, NGX_AGENT_REASON_METHOD },
+        { NGX_HTTP_REQUEST_TIME_OUT, NGX_AGENT_REASON_TIMEOUT },
+        { NGX_HTTP_REQUEST_ENTITY_TOO_LARGE, NGX_AGENT_REASON_BODY },
+        { NGX_HTTP_REQUEST_URI_TOO_LARGE, NGX_AGENT_REASON_URI },
+        { NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_AGENT_REASON_ABORTED },
+        { NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_AGENT_REASON_INTERNAL },
+        { NGX_HTTP_BAD_GATEWAY, NGX_AGENT_REASON_NO_ANSWER },
+        { NGX_HTTP_GATEWAY_TIME_OUT, NGX_AGENT_REASON_UPSTREAM_TIMEOUT },
+        { 0, NGX_AGENT_REASON_RULE }
+    };
+
+    for (i = 0; reasons[i].status; i++) {
+        if (r->headers_out.status == reasons[i].status) {
+            return reasons[i].reason;
+        }
+    }
+
+    if (r->headers_out.status > NGX_HTTP_INTERNAL_SERVER_ERROR) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    return (ctx && ctx->state != NGX_AGENT_UNDECIDED)
+           ? NGX_AGENT_REASON_ABORTED : NGX_AGENT_REASON_MALFORMED;
+}
+
+
+static ngx_int_t
+ngx_agent_page_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_buf_t        *b;
+    ngx_chain_t       out;
+    ngx_agent_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (in == NULL || ctx == NULL || ctx->page.len == 0) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    b = ngx_calloc_buf(r->pool);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    b->start = b->pos = ctx->page.data;
+    b->end = b->last = b->pos + ctx->page.len;
+    b->memory = 1;
+    b->last_buf = (r == r->main);
+    b->last_in_chain = 1;
+
+    ctx->page.len = 0;                      /* what comes after it is none */
+
+    out.buf = b;
+    out.next = NULL;
+
+    return ngx_http_next_body_filter(r, &out);
+}
