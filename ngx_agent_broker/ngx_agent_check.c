@@ -158,7 +158,10 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 /*
  * Who can write a directory can put something else in the place of what is in
  * it, and so in the place of all that is below: nobody but root and the user
- * that starts nginx may.  The sticky bit keeps others from that.
+ * that starts nginx may.  The sticky bit keeps others from that.  That user's
+ * own group is no other: many systems give each user one, and let it write.
+ * Another group higher up is a system's choice (syslog's at /var/log), which
+ * is told and not refused.
  */
 
 ngx_int_t
@@ -190,11 +193,13 @@ static ngx_int_t
 ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive, const char *path)
 {
     char         *slash, dir[PATH_MAX], mode[8];
+    mode_t        others;
+    ngx_uint_t    level, above;
     struct stat   st;
 
     (void) ngx_cpystrn((u_char *) dir, (u_char *) path, sizeof(dir));
 
-    while (dir[1] && (slash = strrchr(dir, '/'))) {
+    for (above = 0; dir[1] && (slash = strrchr(dir, '/')); above = 1) {
 
         slash[slash == dir] = '\0';
 
@@ -211,16 +216,24 @@ ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive, const char *path)
             return NGX_ERROR;
         }
 
-        if ((st.st_mode & (S_IWGRP|S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
+        others = st.st_gid == getegid() ? S_IWOTH : S_IWGRP|S_IWOTH;
+
+        if ((st.st_mode & others) && !(st.st_mode & S_ISVTX)) {
+            level = above && !(st.st_mode & S_IWOTH) ? NGX_LOG_WARN
+                                                     : NGX_LOG_EMERG;
+
             (void) snprintf(mode, sizeof(mode), "%04o",
                             (unsigned) st.st_mode & 07777);
 
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+            ngx_conf_log_error(level, cf, 0,
                                "\"%V %s\" could be replaced, since others "
                                "may write \"%s\" (mode %s): chmod go-w %s, or "
                                "keep that elsewhere", directive, path, dir,
                                mode, dir);
-            return NGX_ERROR;
+
+            if (level == NGX_LOG_EMERG) {
+                return NGX_ERROR;
+            }
         }
     }
 

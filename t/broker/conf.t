@@ -910,16 +910,24 @@ for my $second ($b->prefix, $t->nginx_prefix) {
                  $at{$directive}->("$dir/sticky/own"))
             if $directive ne 'agent_ca';
     }
-    chmod 0775, "$dir/theirs";
-    refused('an audit below what a group may write',
-            $at{agent_audit}->("$dir/theirs/own"), qr/\(mode 0775\)/);
+    chmod 0775, "$dir/theirs", "$dir/theirs/own";
+    accepted('an audit in what the master\'s own group may write',
+             $at{agent_audit}->("$dir/theirs/own"));
     chmod 0777, "$dir/sticky/own/state";
     refused('an agent_state that others may write', http('', zone =>
             "agent_state $dir/sticky/own/state;"),
             qr/"agent_state" "\S+" must be a directory of .*chmod 700/);
 
     SKIP: {
-        skip 'only root can give directories away', 3 if !AgentTest::is_root();
+        skip 'only root can give directories away', 5 if !AgentTest::is_root();
+        chown 0, 12345, "$dir/theirs", "$dir/theirs/own" or die $!;
+        refused('an audit in what another group may write',
+                $at{agent_audit}->("$dir/theirs/own"),
+                qr{may write "\Q$dir\E/theirs/own" \(mode 0775\)});
+        chmod 0755, "$dir/theirs/own";
+        my ($ok, $said) = try($at{agent_audit}->("$dir/theirs/own"));
+        ok($ok && $said =~ qr{\[warn\] .*may write "\Q$dir\E/theirs" },
+           'a group higher up is told of') or diag $said;
         chmod 0755, "$dir/theirs";
         accepted('one that nobody else may write',
                  $at{agent_audit}->("$dir/theirs/own"));
