@@ -561,20 +561,28 @@ sub loaded (@loads) {
         keep($task);
     };
 
-    my $reaped = sub {
-        AgentTest::wait_for('the old workers to be reaped', sub {
+    # the channels of an old worker are closed a moment after it is reaped
+
+    my $reaped = sub ($wanted = undef) {
+        my $last = $wanted // -1;
+        my $settled = sub {
             my @children = split ' ',
                 $t->read("/proc/$master/task/$master/children");
-            return @children == 2;
-        });
+            my $now = $fds->();
+            my $is = @children == 2 && $now == $last;
+            $last = $wanted // $now;
+            return $is;
+        };
+        eval { AgentTest::wait_for('the old workers to be gone', $settled) };
+        return $fds->();
     };
 
     $round->() for 1 .. 5;
-    $reaped->();
-    my ($had_fds, $had_rss) = ($fds->(), $rss->());
+    my $had_fds = $reaped->();
+    my $had_rss = $rss->();
     $round->() for 1 .. 25;
-    $reaped->();
-    is($fds->(), $had_fds, 'fifty reloads leave the master its descriptors');
+    is($reaped->($had_fds), $had_fds,
+       'fifty reloads leave the master its descriptors');
     cmp_ok($rss->() - $had_rss, '<', $t->{sanitize} ? 100_000 : 1024,
            'and its memory (kB)');
     is($b->master, $master, 'and it is the same');
