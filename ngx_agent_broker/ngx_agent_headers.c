@@ -12,24 +12,26 @@
 #include "ngx_agent_broker.h"
 
 
-#define NGX_AGENT_NAME_MAX  32              /* the longest on a list is less */
+#define NGX_AGENT_NAMES     64              /* a power of two */
 
 
-/* A list of names, and what their first letters are by their length. */
+/* A list of names, those that may be one by length and letters in a chain. */
 
 typedef struct {
     ngx_str_t   *list;
-    uint32_t     letters[NGX_AGENT_NAME_MAX + 1];
+    u_char       first[NGX_AGENT_NAMES];    /* in the list, from 1; 0: none */
+    u_char       next[NGX_AGENT_NAMES + 1];
+    ngx_str_t   *prefix;                    /* the one that ends with "-" */
 } ngx_agent_names_t;
 
 
 static u_char *ngx_agent_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
 static void ngx_agent_names_init(ngx_agent_names_t *names);
+static ngx_uint_t ngx_agent_name_chain(u_char *name, size_t len);
 static ngx_uint_t ngx_agent_is_named(ngx_agent_names_t *names, u_char *name,
     size_t len);
-static ngx_uint_t ngx_agent_is_listed(ngx_str_t *list, u_char *name,
-    size_t len);
+static ngx_uint_t ngx_agent_is_framing(u_char *name, size_t len);
 static ngx_uint_t ngx_agent_has_hops(ngx_http_request_t *r);
 static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
@@ -106,12 +108,15 @@ static ngx_str_t  ngx_agent_dropped_list[] = {
 };
 
 
+_Static_assert(sizeof(ngx_agent_stripped_list) / sizeof(ngx_str_t)
+               <= NGX_AGENT_NAMES + 1, "the list is too long");
+
 static ngx_agent_names_t  ngx_agent_stripped = {
-    ngx_agent_stripped_list, { 0 }
+    .list = ngx_agent_stripped_list
 };
 
 static ngx_agent_names_t  ngx_agent_dropped = {
-    ngx_agent_dropped_list, { 0 }
+    .list = ngx_agent_dropped_list
 };
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
@@ -222,11 +227,11 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     /* the header lines that the proxy made, from the second on */
 
-    line = ngx_strlchr(from->pos, from->last, LF);
+    line = memchr(from->pos, LF, from->last - from->pos);
 
     while (line && ++line < from->last) {
 
-        end = ngx_strlchr(line, from->last, LF);
+        end = memchr(line, LF, from->last - line);
         if (end == NULL) {
             return NGX_ERROR;
         }
@@ -312,55 +317,79 @@ ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 static void
 ngx_agent_names_init(ngx_agent_names_t *names)
 {
-    size_t      len;
-    uint32_t    letter;
-    ngx_str_t  *known;
+    ngx_str_t   *known;
+    ngx_uint_t   i, chain;
 
-    for (known = names->list; known->len; known++) {
+    ngx_memzero(names->first, sizeof(names->first));
 
-        letter = 1U << (known->data[0] & 0x1f);
+    for (i = 0; names->list[i].len; i++) {
 
-        names->letters[known->len] |= letter;
+        known = &names->list[i];
 
-        if (known->data[known->len - 1] != '-') {
+        if (known->data[known->len - 1] == '-') {
+            names->prefix = known;
             continue;
         }
 
-        for (len = known->len + 1; len <= NGX_AGENT_NAME_MAX; len++) {
-            names->letters[len] |= letter;
-        }
+        chain = ngx_agent_name_chain(known->data, known->len);
+
+        names->next[i + 1] = names->first[chain];
+        names->first[chain] = i + 1;
     }
 }
 
 
-/* Most names are none of the list by their length and first letter. */
+/* Of both cases alike. */
+
+static ngx_uint_t
+ngx_agent_name_chain(u_char *name, size_t len)
+{
+    return (len + 7 * (name[0] & 0x1f) + 29 * (name[len - 1] & 0x1f))
+           & (NGX_AGENT_NAMES - 1);
+}
+
+
+/* The name that ends with "-" stands for all that begin with it. */
 
 static ngx_uint_t
 ngx_agent_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
 {
-    if (len == 0
-        || (names->letters[ngx_min(len, NGX_AGENT_NAME_MAX)]
-            & 1U << (name[0] & 0x1f)) == 0)
-    {
+    ngx_str_t   *known;
+    ngx_uint_t   i;
+
+    if (len == 0) {
         return 0;
     }
 
-    return ngx_agent_is_listed(names->list, name, len);
+    for (i = names->first[ngx_agent_name_chain(name, len)];
+         i;
+         i = names->next[i])
+    {
+        known = &names->list[i - 1];
+
+        if (known->len == len
+            && ngx_strncasecmp(name, known->data, len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    known = names->prefix;
+
+    return known && known->len <= len
+           && (name[0] | 0x20) == known->data[0]
+           && ngx_strncasecmp(name, known->data, known->len) == 0;
 }
 
 
-/* A name on the list that ends with "-" stands for all that begin with it. */
-
 static ngx_uint_t
-ngx_agent_is_listed(ngx_str_t *list, u_char *name, size_t len)
+ngx_agent_is_framing(u_char *name, size_t len)
 {
     ngx_str_t  *known;
 
-    for (known = list; known->len; known++) {
+    for (known = ngx_agent_framing; known->len; known++) {
 
-        if ((known->len == len
-             || (known->len < len && known->data[known->len - 1] == '-'))
-            && ngx_strncasecmp(name, known->data, known->len) == 0)
+        if (known->len == len && ngx_strncasecmp(name, known->data, len) == 0)
         {
             return 1;
         }
@@ -370,7 +399,7 @@ ngx_agent_is_listed(ngx_str_t *list, u_char *name, size_t len)
 }
 
 
-/* Is there a Connection header of the client's? */
+/* May a Connection header of the client's name one that is not stripped? */
 
 static ngx_uint_t
 ngx_agent_has_hops(ngx_http_request_t *r)
@@ -384,8 +413,18 @@ ngx_agent_has_hops(ngx_http_request_t *r)
         header = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
-            if (header[i].key.len == sizeof("connection") - 1) {
-                return 1;                   /* or one as long */
+            if (header[i].key.len == sizeof("connection") - 1
+                && (header[i].value.len != sizeof("keep-alive") - 1
+                    || ngx_strncasecmp(header[i].value.data,
+                                       (u_char *) "keep-alive",
+                                       sizeof("keep-alive") - 1)
+                       != 0)
+                && ngx_strncasecmp(header[i].key.data,
+                                   (u_char *) "connection",
+                                   sizeof("connection") - 1)
+                   == 0)
+            {
+                return 1;
             }
         }
     }
@@ -404,7 +443,7 @@ ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
-    if (ngx_agent_is_listed(ngx_agent_framing, name, len)) {
+    if (ngx_agent_is_framing(name, len)) {
         return 0;
     }
 
