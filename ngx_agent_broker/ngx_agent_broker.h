@@ -13,7 +13,9 @@
  *   ngx_agent_slot.c           shared memory: a slot for each live task
  *   ngx_agent_tally.c          what a task has used and was refused
  *   ngx_agent_set.c            a worker's compiled copy of the policies
- *   ngx_agent_audit.c          the audit file
+ *   ngx_agent_audit.c          the lines of the audit
+ *   ngx_agent_audit_shared.c   what its writers know of each other
+ *   ngx_agent_audit_file.c     the file they go to, and its reopening
  *   ngx_agent_events.c         what stands in each event's line
  *   ngx_agent_listen.c         agent_control
  *   ngx_agent_control.c        a launcher's connection
@@ -135,6 +137,7 @@ typedef struct {
 
     ngx_str_t                 audit_file;
     ngx_fd_t                  audit_fd;
+    ngx_uint_t                audit_torn;   /* it ends within a line */
 
     ngx_str_t                 state_dir;
     u_char                    lease_key[32];
@@ -542,14 +545,25 @@ ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
                                         /* released with the pool */
 
 
-/* ngx_agent_audit.c */
+/* ngx_agent_audit_file.c */
 
 ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
-void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 /* Has this process a file to write to? */
 ngx_uint_t ngx_agent_audit_ready(void);
+
+
+/* ngx_agent_audit_shared.c */
+
+ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
+
+/* This process is a worker from here on: should it be killed, it is told. */
+void ngx_agent_audit_serve(void);
+
+
+/* ngx_agent_audit.c */
+
+void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 /* "@timestamp" to "seq", then the task's keys where there is a task. */
 void ngx_agent_audit_begin(audit_line_t *line, const char *event,
@@ -570,6 +584,9 @@ void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     ngx_agent_audit_wait_t *wait);
 void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);
+
+/* The same for the last line of this process. */
+ngx_int_t ngx_agent_audit_write_end(audit_line_t *line);
 
 /* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
 ngx_int_t ngx_agent_audit_flush(void);
@@ -592,6 +609,12 @@ void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
 void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     const char *what);
 void ngx_agent_audit_worker(const char *what);
+
+/* Workers that were killed since, should nobody have told of them. */
+void ngx_agent_audit_lost(void);
+
+/* Somebody has cut so many bytes off the file. */
+void ngx_agent_audit_cut(off_t bytes);
 
 
 /* ngx_agent_lease.c */

@@ -618,7 +618,9 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    ngx_agent_audit_serve();
     ngx_agent_audit_worker("start");
+    ngx_agent_audit_lost();
 
     return NGX_OK;
 }

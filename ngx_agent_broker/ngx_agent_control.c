@@ -710,6 +710,7 @@ ngx_agent_control_sweep(ngx_event_t *ev)
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;
 
+    ngx_agent_audit_lost();
     ngx_agent_refused_rest();
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
