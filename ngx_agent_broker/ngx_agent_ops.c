@@ -40,9 +40,13 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
     [MESSAGE_NEAR_LIMIT] = { ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0 },
 
-    /* in DRAINED: one that crossed the event on its way */
+    /*
+     * In OPENED: the box could not be made.  In DRAINED: one that crossed the
+     * event on its way.
+     */
 
-    [MESSAGE_CLOSE] = { ngx_agent_op_close, IN(SERVING)|IN(DRAINED), 0 },
+    [MESSAGE_CLOSE] = { ngx_agent_op_close,
+                        IN(OPENED)|IN(SERVING)|IN(DRAINED), 0 },
 
     [MESSAGE_POLICY] = { ngx_agent_op_policy, IN(NEW), 0 },
 };
