@@ -256,8 +256,13 @@ ngx_agent_audit_flush(void)
             allowed += line[i + lines].allowed;
         }
 
-        if (line[i].task[0]) {
-            ngx_agent_slot_count(line[i].task, allowed, 0, lines);
+        if (line[i].task[0]
+            && ngx_agent_slot_recorded(line[i].task, allowed, lines,
+                               ngx_agent_audit_batch.ends[i + lines - 1]
+                               - (i ? ngx_agent_audit_batch.ends[i - 1] : 0))
+               == NGX_ABORT)
+        {
+            ngx_agent_control_over();
         }
     }
 

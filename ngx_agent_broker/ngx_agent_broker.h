@@ -104,6 +104,7 @@ typedef enum {
     NGX_AGENT_REASON_REFUSALS,
     NGX_AGENT_REASON_BYTES_UP,
     NGX_AGENT_REASON_BYTES_DOWN,
+    NGX_AGENT_REASON_BUDGET,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -220,7 +221,6 @@ typedef struct {
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
-    ngx_uint_t         audit_lines;
     ngx_uint_t         refusals_count;
     ngx_queue_t        refusals;
 } ngx_agent_slot_t;
@@ -233,6 +233,7 @@ typedef struct {
     uid_t        uid;
     ngx_pid_t    pid;
     ngx_uint_t   sequence;
+    ngx_uint_t   is_over;                   /* its audit_budget is used up */
     uint64_t     netns;
     u_char       policy[POLICY_NAME_MAX + 1];
     u_char       policy_hash[POLICY_HASH_LEN + 1];
@@ -428,6 +429,7 @@ char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
@@ -510,7 +512,8 @@ ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 
 /*
  * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
- * the first time past it (so that one line can say so).
+ * the first time past it (so that one line can say so).  NGX_BUSY also where
+ * the audit's budget is used up.
  */
 ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
 
@@ -527,8 +530,17 @@ void ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down);
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
 
-void ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed,
-    ngx_uint_t denied, ngx_uint_t lines);
+void ngx_agent_slot_deny(const u_char *id);
+
+/*
+ * Lines of the task are in the audit: NGX_ABORT the first time that they
+ * reach its budget.
+ */
+ngx_int_t ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes);
+
+/* Is the budget used up?  Then nothing more of the task is recorded. */
+ngx_uint_t ngx_agent_slot_is_over(const u_char *id);
 
 void ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     const char *hint);
@@ -695,6 +707,9 @@ char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf);
 ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
+
+/* Ends the tasks that are over, at the end of this pass of the event loop. */
+void ngx_agent_control_over(void);
 
 
 /* ngx_agent_connect.c */

@@ -160,6 +160,9 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("bytes_up", BOUND_BYTES_UP),
     NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
 
+    NGX_AGENT_DIRECTIVE("audit_budget", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2,
+                        ngx_agent_conf_budget),
+
     /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
 
     NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_host_block),

@@ -202,7 +202,7 @@ ngx_agent_log(ngx_http_request_t *r)
     }
 
     if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_slot_count(task->id, 0, 1, 0);
+        ngx_agent_slot_deny(task->id);
         return NGX_OK;
     }
 
@@ -227,7 +227,7 @@ ngx_agent_log(ngx_http_request_t *r)
     ngx_agent_audit_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
-    ngx_agent_slot_count(task->id, 0, 1, 0);
+    ngx_agent_slot_deny(task->id);
 
     return NGX_OK;
 }

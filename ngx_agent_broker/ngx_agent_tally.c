@@ -26,7 +26,10 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
     if (slot) {
         slot->used[bound]++;
 
-        if (slot->used[bound] <= slot->bounds[bound]) {
+        if (ngx_agent_slot_over(slot)) {
+            rc = NGX_BUSY;
+
+        } else if (slot->used[bound] <= slot->bounds[bound]) {
             rc = NGX_OK;
 
         } else if (slot->used[bound] == slot->bounds[bound] + 1) {
@@ -48,7 +51,8 @@ ngx_agent_slot_admit(const u_char *id)
     ngx_agent_slot_t  *slot;
 
     static const bound_id_t  bounds[] = {
-        BOUND_REQUESTS, BOUND_BYTES_UP, BOUND_BYTES_DOWN, BOUND_COUNT
+        BOUND_AUDIT_LINES, BOUND_AUDIT_BYTES, BOUND_REQUESTS, BOUND_BYTES_UP,
+        BOUND_BYTES_DOWN, BOUND_COUNT
     };
 
     bound = BOUND_REQUESTS;
@@ -164,8 +168,7 @@ ngx_agent_slot_handshake(const u_char *id)
 
 
 void
-ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed, ngx_uint_t denied,
-    ngx_uint_t lines)
+ngx_agent_slot_deny(const u_char *id)
 {
     ngx_agent_slot_t  *slot;
 
@@ -174,12 +177,51 @@ ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed, ngx_uint_t denied,
     slot = ngx_agent_slot_find(id);
 
     if (slot) {
-        slot->allowed += allowed;
-        slot->denied += denied;
-        slot->audit_lines += lines;
+        slot->denied++;
     }
 
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+}
+
+
+ngx_int_t
+ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes)
+{
+    ngx_int_t          rc;
+    ngx_uint_t         over;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_OK;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    slot = ngx_agent_slot_find(id);
+
+    if (slot) {
+        over = ngx_agent_slot_over(slot);
+
+        slot->allowed += allowed;
+        slot->used[BOUND_AUDIT_LINES] += lines;
+        slot->used[BOUND_AUDIT_BYTES] += bytes;
+
+        if (!over && ngx_agent_slot_over(slot)) {
+            rc = NGX_ABORT;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_agent_slot_is_over(const u_char *id)
+{
+    ngx_agent_slot_view_t  view;
+
+    return ngx_agent_slot_view(id, &view) == NGX_OK && view.is_over;
 }
 
 

@@ -40,6 +40,7 @@ sub http_block ($audit) {
     client_header_timeout 1500ms;
     agent_policy analysis {
         requests 1000000;
+        audit_budget 1000000 1g;
         refusals 1000000;
         host $A { methods GET POST; bearer api; private 127.0.0.0/8;
                   trusted_certificate $ca; }

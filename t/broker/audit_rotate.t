@@ -29,6 +29,7 @@ sub http_block ($audit = 'logs/agent-audit.log') {
         wall_clock 1h;
         names 1000000000;
         refusals 1000000000;
+        audit_budget 1000000000 1000g;
         host $A { private 127.0.0.0/8;
                   trusted_certificate @{[ $t->ca->{cert} ]}; }
     }

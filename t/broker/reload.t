@@ -39,7 +39,7 @@ my $more = "host second.internal:$second { plaintext on; "
 sub http ($policies, $extra = '') {
 
     # a slow machine takes its time over many reloads
-    $policies =~ s/(agent_policy \w+ \{)/$1 wall_clock 1h; requests 1000000;/g;
+    $policies =~ s/(agent_policy \w+ \{)/$1 wall_clock 1h; requests 1000000; audit_budget 1000000 1g;/g;
 
     return <<"END";
     resolver 127.0.0.1:$dns->{port};

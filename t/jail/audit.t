@@ -31,6 +31,7 @@ sub http_block ($more = '', $hint = 'first') {
     }
     agent_policy others { launchers user:nobody; }
     agent_policy broken { readable $gone; }
+    agent_policy talks { audit_budget 30 1m; wall_clock 1m; cpu_time 60s; }
     $more
     server {
         agent_control unix:%CONTROL%;
@@ -220,6 +221,18 @@ for my $path ($log, "$dir/logs", $dir, $t->{dir}, "$t->{dir}/link",
     like($said, qr/"readable .*" of policy "shows" would show "agent_(?:audit|vault) /,
          'and said why') or diag $said;
 }
+
+
+# E-035: a box that talks on and on is ended, and the caller is told why
+
+$r = $t->jail(['run', '--control', $b->control, '--policy', 'talks', '--',
+               'sh', '-c', 'while :; do curl -s http://evil.example/; done']);
+is($r->{json}{reason}, 'broker', 'the broker ends a box that fills the audit');
+like($r->{json}{error}{message} // '', qr/audit_budget/, 'and says why')
+    or diag explain $r->{json};
+my $over = $b->audit_wait('task_end', task => $r->{json}{task_id});
+is($over->{reason}, 'audit_budget', 'to the auditor, too');
+cmp_ok($over->{audit_lines}, '<=', 32, 'with no more than its lines');
 
 
 # E-035: a million calls that the filter refuses, and not a line in the
