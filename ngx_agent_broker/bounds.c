@@ -23,6 +23,9 @@ const bound_t  bound_table[BOUND_COUNT] = {
     [BOUND_REFUSALS] = { "refusals", 1000000000, 1000, "refusals", false },
     [BOUND_BYTES_UP] = { "bytes_up", TERA, 100 * MEGA, "bytes", true },
     [BOUND_BYTES_DOWN] = { "bytes_down", TERA, 1024 * MEGA, "bytes", true },
+    [BOUND_AUDIT_LINES] = { "audit_lines", 1000000000, 10000,
+                            "lines of the audit", false },
+    [BOUND_AUDIT_BYTES] = { "audit_bytes", TERA, 16 * MEGA, "bytes", true },
 };
 
 

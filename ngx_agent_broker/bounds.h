@@ -21,12 +21,15 @@ typedef enum {
                                    one by one, in all */
     BOUND_BYTES_UP,             /* of requests and tunnels, in all */
     BOUND_BYTES_DOWN,
+    BOUND_AUDIT_LINES,          /* of the task, in all: then it ends */
+    BOUND_AUDIT_BYTES,          /* of these lines: the same */
     BOUND_COUNT
 } bound_id_t;
 
 
 typedef struct {
-    const char  *directive;     /* in agent_policy, and the key in JSON */
+    const char  *directive;     /* in agent_policy, and the key in JSON; the
+                                   two of the audit: `audit_budget` */
     uint64_t     max;           /* from 1 */
     uint64_t     standard;      /* the default */
     const char  *unit;          /* for messages */

@@ -13,7 +13,9 @@
  *   ngx_agent_slot.c           shared memory: a slot for each live task
  *   ngx_agent_tally.c          what a task has used and was refused
  *   ngx_agent_set.c            a worker's compiled copy of the policies
- *   ngx_agent_audit.c          the audit file
+ *   ngx_agent_audit.c          the lines of the audit
+ *   ngx_agent_audit_shared.c   what its writers know of each other
+ *   ngx_agent_audit_file.c     the file they go to, and its reopening
  *   ngx_agent_events.c         what stands in each event's line
  *   ngx_agent_listen.c         agent_control
  *   ngx_agent_control.c        a launcher's connection
@@ -107,6 +109,7 @@ typedef enum {
     NGX_AGENT_REASON_REFUSALS,
     NGX_AGENT_REASON_BYTES_UP,
     NGX_AGENT_REASON_BYTES_DOWN,
+    NGX_AGENT_REASON_BUDGET,
     NGX_AGENT_REASON_RESOLVE,
     NGX_AGENT_REASON_ADDRESS,
     NGX_AGENT_REASON_AUDIT,
@@ -159,6 +162,7 @@ typedef struct {
 
     ngx_str_t                 audit_file;
     ngx_fd_t                  audit_fd;
+    ngx_uint_t                audit_torn;   /* it ends within a line */
 
     ngx_str_t                 state_dir;
     u_char                    lease_key[32];
@@ -251,7 +255,6 @@ typedef struct {
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
-    ngx_uint_t         audit_lines;
     ngx_uint_t         refusals_count;
     ngx_queue_t        refusals;
 } ngx_agent_slot_t;
@@ -264,6 +267,7 @@ typedef struct {
     uid_t        uid;
     ngx_pid_t    pid;
     ngx_uint_t   sequence;
+    ngx_uint_t   is_over;                   /* its audit_budget is used up */
     uint64_t     netns;
     u_char       policy[POLICY_NAME_MAX + 1];
     u_char       policy_hash[POLICY_HASH_LEN + 1];
@@ -461,6 +465,7 @@ char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
@@ -548,7 +553,8 @@ ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 
 /*
  * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
- * the first time past it (so that one line can say so).
+ * the first time past it (so that one line can say so).  NGX_BUSY also where
+ * the audit's budget is used up.
  */
 ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
 
@@ -565,8 +571,17 @@ void ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down);
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
 
-void ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed,
-    ngx_uint_t denied, ngx_uint_t lines);
+void ngx_agent_slot_deny(const u_char *id);
+
+/*
+ * Lines of the task are in the audit: NGX_ABORT the first time that they
+ * reach its budget.
+ */
+ngx_int_t ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes);
+
+/* Is the budget used up?  Then nothing more of the task is recorded. */
+ngx_uint_t ngx_agent_slot_is_over(const u_char *id);
 
 void ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     const char *hint);
@@ -583,14 +598,25 @@ ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
                                         /* released with the pool */
 
 
-/* ngx_agent_audit.c */
+/* ngx_agent_audit_file.c */
 
 ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
-void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 /* Has this process a file to write to? */
 ngx_uint_t ngx_agent_audit_ready(void);
+
+
+/* ngx_agent_audit_shared.c */
+
+ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
+
+/* This process is a worker from here on: should it be killed, it is told. */
+void ngx_agent_audit_serve(void);
+
+
+/* ngx_agent_audit.c */
+
+void ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 /* "@timestamp" to "seq", then the task's keys where there is a task. */
 void ngx_agent_audit_begin(audit_line_t *line, const char *event,
@@ -611,6 +637,9 @@ void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     ngx_agent_audit_wait_t *wait);
 void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);
+
+/* The same for the last line of this process. */
+ngx_int_t ngx_agent_audit_write_end(audit_line_t *line);
 
 /* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
 ngx_int_t ngx_agent_audit_flush(void);
@@ -633,6 +662,12 @@ void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
 void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     const char *what);
 void ngx_agent_audit_worker(const char *what);
+
+/* Workers that were killed since, should nobody have told of them. */
+void ngx_agent_audit_lost(void);
+
+/* Somebody has cut so many bytes off the file. */
+void ngx_agent_audit_cut(off_t bytes);
 
 
 /* ngx_agent_lease.c */
@@ -713,6 +748,9 @@ char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf);
 ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
+
+/* Ends the tasks that are over, at the end of this pass of the event loop. */
+void ngx_agent_control_over(void);
 
 
 /* ngx_agent_connect.c */

@@ -161,6 +161,9 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("bytes_up", BOUND_BYTES_UP),
     NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
 
+    NGX_AGENT_DIRECTIVE("audit_budget", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2,
+                        ngx_agent_conf_budget),
+
     /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
 
     NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_host_block),
@@ -625,7 +628,9 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    ngx_agent_audit_serve();
     ngx_agent_audit_worker("start");
+    ngx_agent_audit_lost();
 
     return NGX_OK;
 }

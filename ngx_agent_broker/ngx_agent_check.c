@@ -132,8 +132,13 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             for (r = 0; r < policy->readable_count && rc == NGX_OK; r++) {
                 path = ngx_agent_real(policy->readable[r]);
 
+                /* an audit that was moved away is beside it: "FILE.1" */
+
                 if (path && (ngx_agent_holds(path, own)
-                             || ngx_agent_holds(own, path)))
+                             || ngx_agent_holds(own, path)
+                             || (mine[i].path == &amcf->audit_file
+                                 && ngx_strncmp(path, own, ngx_strlen(own))
+                                    == 0)))
                 {
                     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                                   "\"readable %s\" of policy \"%s\" would "

@@ -37,6 +37,8 @@ static ngx_int_t ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 static void ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     const void *first, const char *directive, const char *err);
 static char *ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+static ngx_int_t ngx_agent_bound(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_str_t *value, bound_id_t id, policy_t *policy);
 static ngx_uint_t ngx_agent_seen(ngx_uint_t *mask, ngx_uint_t bit);
 static char *ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file);
 
@@ -715,11 +717,9 @@ ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
-    ngx_str_t      *value;
-    const bound_t  *bound;
+    ngx_str_t  *value;
 
     value = cf->args->elts;
-    bound = &bound_table[cmd->offset];
 
     if (ngx_agent_seen(&amcf->policy_seen,
                        NGX_AGENT_SEEN_BOUNDS + cmd->offset))
@@ -727,20 +727,69 @@ ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
-    if (bound_parse(cmd->offset, (char *) value[1].data, value[1].len,
-                    &amcf->policy->bounds[cmd->offset])
-        != 0)
+    if (ngx_agent_bound(cf, cmd, &value[1], cmd->offset, amcf->policy)
+        != NGX_OK)
     {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"%V\" directive: "
-                           "it must be a number of %s from 1 to %uL",
-                           &value[1], &cmd->name, bound->unit, bound->max);
         return NGX_CONF_ERROR;
     }
 
     ngx_agent_host_peek(cf);
 
     return NGX_CONF_OK;
+}
+
+
+/* audit_budget LINES BYTES */
+
+char *
+ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    if (ngx_agent_seen(&amcf->policy_seen,
+                       NGX_AGENT_SEEN_BOUNDS + BOUND_AUDIT_LINES))
+    {
+        return "is duplicate";
+    }
+
+    if (ngx_agent_bound(cf, cmd, &value[1], BOUND_AUDIT_LINES, amcf->policy)
+        != NGX_OK
+        || ngx_agent_bound(cf, cmd, &value[2], BOUND_AUDIT_BYTES,
+                           amcf->policy)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_agent_host_peek(cf);
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_bound(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
+    bound_id_t id, policy_t *policy)
+{
+    const bound_t  *bound;
+
+    bound = &bound_table[id];
+
+    if (bound_parse(id, (char *) value->data, value->len, &policy->bounds[id])
+        != 0)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive: "
+                           "it must be a number of %s from 1 to %uL",
+                           value, &cmd->name, bound->unit, bound->max);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -39,6 +39,7 @@ static void ngx_agent_control_close_fd(ngx_agent_launcher_t *l,
 static ngx_int_t ngx_agent_control_peer(ngx_agent_launcher_t *l);
 
 
+static void ngx_agent_control_end_over(ngx_event_t *ev);
 static void ngx_agent_control_sweep(ngx_event_t *ev);
 static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
@@ -48,6 +49,7 @@ static uint64_t      ngx_agent_netns;       /* the broker's own */
 static ngx_socket_t  ngx_agent_parked[NGX_AGENT_PARKED_MAX];
 static uid_t         ngx_agent_parked_uid[NGX_AGENT_PARKED_MAX];
 static ngx_uint_t    ngx_agent_parked_count;
+static ngx_event_t   ngx_agent_over_event;
 static ngx_event_t   ngx_agent_sweep_event;
 static ngx_connection_t  ngx_agent_sweep_connection;
 
@@ -72,6 +74,9 @@ ngx_agent_control_start(ngx_cycle_t *cycle)
                       "Linux 5.14 or newer");
         return NGX_ERROR;
     }
+
+    ngx_agent_over_event.handler = ngx_agent_control_end_over;
+    ngx_agent_over_event.log = cycle->log;
 
     ngx_agent_sweep_connection.fd = (ngx_socket_t) -1;
     ngx_agent_sweep_event.handler = ngx_agent_control_sweep;
@@ -697,6 +702,46 @@ ngx_agent_control_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
 
 
 /*
+ * A box that has filled its share of the audit: nothing more of it is
+ * recorded, so nothing more is done for it.  What it was refused meanwhile is
+ * counted in the line of its end.  Found by the worker that writes the last
+ * line, and by the sweep of the one that has the lease.
+ */
+
+void
+ngx_agent_control_over(void)
+{
+    ngx_post_event(&ngx_agent_over_event, &ngx_posted_events);
+}
+
+
+static void
+ngx_agent_control_end_over(ngx_event_t *ev)
+{
+    ngx_queue_t            *q;
+    ngx_agent_launcher_t   *l;
+    ngx_agent_slot_view_t   view;
+
+    for (q = ngx_queue_head(&ngx_agent_launchers);
+         q != ngx_queue_sentinel(&ngx_agent_launchers);
+         q = ngx_queue_next(q))
+    {
+        l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
+
+        if (l->phase != NGX_AGENT_SERVING
+            || ngx_agent_slot_view(l->task->id, &view) != NGX_OK
+            || !view.is_over || view.sequence != l->task->sequence)
+        {
+            continue;
+        }
+
+        l->is_over = 1;
+        ngx_agent_control_cut(l);
+    }
+}
+
+
+/*
  * Tasks whose worker was killed and whose launcher is gone too: nobody is
  * left to end them but their time.  And tasks that have ended elsewhere, of
  * which this worker still has connections from before it was drained.
@@ -710,7 +755,9 @@ ngx_agent_control_sweep(ngx_event_t *ev)
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;
 
+    ngx_agent_audit_lost();
     ngx_agent_refused_rest();
+    ngx_agent_control_end_over(ev);
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
         ngx_agent_audit_task_end(id, &view, "launcher_lost", NULL);

@@ -50,6 +50,7 @@ typedef struct {
     ngx_uint_t             near_limits;     /* recorded so far */
 
     json_t                *request;         /* of `close`, while cutting */
+    unsigned               is_over:1;       /* cut by its audit_budget */
 } ngx_agent_launcher_t;
 
 
@@ -59,6 +60,9 @@ void ngx_agent_control_init(ngx_connection_t *c);
 /* One line of the protocol, without its newline. */
 void ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line,
     size_t len);
+
+/* Cuts the task's connections; it is closed when they are gone. */
+void ngx_agent_control_cut(ngx_agent_launcher_t *l);
 
 /* `close`, once the task's connections are gone or their time is over. */
 void ngx_agent_control_closed(ngx_agent_launcher_t *l);

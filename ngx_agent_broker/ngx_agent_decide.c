@@ -160,6 +160,10 @@ ngx_agent_decide_bounds(ngx_agent_task_t *task)
     case BOUND_COUNT:
         return NGX_AGENT_REASON_RULE;
 
+    case BOUND_AUDIT_LINES:
+    case BOUND_AUDIT_BYTES:
+        return NGX_AGENT_REASON_BUDGET;
+
     case BOUND_BYTES_UP:
         return NGX_AGENT_REASON_BYTES_UP;
 
@@ -183,6 +187,10 @@ ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
 
     if (ngx_agent_slot_view(ac->task->id, &view) != NGX_OK) {
         return NGX_AGENT_REASON_TASK_UNKNOWN;
+    }
+
+    if (view.is_over) {
+        return NGX_AGENT_REASON_BUDGET;
     }
 
     set = ngx_agent_set_get(ac->connection->log);

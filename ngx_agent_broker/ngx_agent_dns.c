@@ -327,7 +327,7 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     ngx_agent_slot_view_t  view;
 
     if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_slot_count(task->id, 0, 1, 0);
+        ngx_agent_slot_deny(task->id);
         return;
     }
 

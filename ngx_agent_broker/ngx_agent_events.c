@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "ngx_agent_audit.h"
 
 
 #define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
@@ -207,7 +207,7 @@ ngx_agent_log(ngx_http_request_t *r)
     }
 
     if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_slot_count(task->id, 0, 1, 0);
+        ngx_agent_slot_deny(task->id);
         return NGX_OK;
     }
 
@@ -233,7 +233,7 @@ ngx_agent_log(ngx_http_request_t *r)
     ngx_agent_audit_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
-    ngx_agent_slot_count(task->id, 0, 1, 0);
+    ngx_agent_slot_deny(task->id);
 
     return NGX_OK;
 }
@@ -472,6 +472,56 @@ ngx_agent_audit_worker(const char *what)
 
     audit_line_word(&line, "action", what);
     audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+
+    if (ngx_strcmp(what, "end") == 0) {
+        (void) ngx_agent_audit_write_end(&line);
+
+    } else {
+        (void) ngx_agent_audit_write(&line, NULL);
+    }
+}
+
+
+void
+ngx_agent_audit_lost(void)
+{
+    u_char        name[NGX_AGENT_AUDIT_WRITER];
+    uint64_t      sequence;
+    ngx_int_t     rc;
+    ngx_uint_t    entry;
+    audit_line_t  line;
+
+    do {
+        if (ngx_agent_audit_lost_next(name, &sequence, &entry) != NGX_OK) {
+            return;
+        }
+
+        ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+        audit_line_word(&line, "action", "writer_lost");
+        audit_line_number(&line, "last_seq", (int64_t) sequence);
+        audit_line_word(&line, "lost", (char *) name);
+
+        rc = ngx_agent_audit_write(&line, NULL);
+
+        /* what cannot be written now is told by the next sweep */
+
+        ngx_agent_audit_lost_told(entry, rc == NGX_OK);
+
+    } while (rc == NGX_OK);
+}
+
+
+void
+ngx_agent_audit_cut(off_t bytes)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", "file_cut");
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+    audit_line_number(&line, "bytes", (int64_t) bytes);
 
     (void) ngx_agent_audit_write(&line, NULL);
 }

@@ -40,9 +40,13 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
     [MESSAGE_NEAR_LIMIT] = { ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0 },
 
-    /* in DRAINED: one that crossed the event on its way */
+    /*
+     * In OPENED: the box could not be made.  In DRAINED: one that crossed the
+     * event on its way.
+     */
 
-    [MESSAGE_CLOSE] = { ngx_agent_op_close, IN(SERVING)|IN(DRAINED), 0 },
+    [MESSAGE_CLOSE] = { ngx_agent_op_close,
+                        IN(OPENED)|IN(SERVING)|IN(DRAINED), 0 },
 
     [MESSAGE_POLICY] = { ngx_agent_op_policy, IN(NEW), 0 },
 };
@@ -54,6 +58,10 @@ ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
     char           err[MESSAGE_ERROR_MAX];
     json_t        *request;
     message_op_t   op;
+
+    if (l->is_over) {
+        return;                             /* it crossed the end of its task */
+    }
 
     request = message_parse(line, len, &op, err);
 
@@ -183,8 +191,16 @@ ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
-    l->phase = NGX_AGENT_CLOSING;
     l->request = json_incref(request);
+
+    ngx_agent_control_cut(l);
+}
+
+
+void
+ngx_agent_control_cut(ngx_agent_launcher_t *l)
+{
+    l->phase = NGX_AGENT_CLOSING;
 
     ngx_agent_doors_close(l->task);
     ngx_agent_task_cut(l->task);
@@ -231,6 +247,18 @@ ngx_agent_control_closed(ngx_agent_launcher_t *l)
     /* the slot counts what was written of the task: all of it from here */
 
     (void) ngx_agent_audit_flush();
+
+    if (l->is_over) {
+        ngx_agent_control_end(l, "audit_budget", NULL);
+
+        l->phase = NGX_AGENT_DONE;
+
+        ngx_agent_control_send(l,
+                 json_pack("{s:b, s:s, s:s}", "ok", 0, "error", "audit_budget",
+                           "message", "the task has filled its share of the "
+                           "audit, and has ended"));
+        return;
+    }
 
     denied = ngx_agent_slot_refusals(l->task->id, &count);
 

@@ -66,6 +66,9 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_BYTES_DOWN] = { "bytes_down", 429,
         "this task has received all the bytes its policy allows" },
 
+    [NGX_AGENT_REASON_BUDGET] = { "audit_budget", 429,
+        "this task has filled its share of the audit: it ends" },
+
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
         "the host is allowed, but its name has no address now" },
 
@@ -159,11 +162,12 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     rc = ngx_agent_slot_spend(ctx->task->id, BOUND_REFUSALS);
 
     if (rc != NGX_OK && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
-        ctx->reason = NGX_AGENT_REASON_REFUSALS;
+        ctx->reason = ngx_agent_slot_is_over(ctx->task->id)
+                      ? NGX_AGENT_REASON_BUDGET : NGX_AGENT_REASON_REFUSALS;
         ctx->why = NULL;
 
         if (rc == NGX_BUSY) {
-            ngx_agent_slot_count(ctx->task->id, 0, 1, 0);
+            ngx_agent_slot_deny(ctx->task->id);
             return ngx_agent_refusal_body(pool, ctx, ctx->reason,
                              ngx_agent_reasons[ctx->reason].status,
                              ngx_agent_reasons[ctx->reason].hint, body);

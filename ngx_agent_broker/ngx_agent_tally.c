@@ -24,7 +24,10 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
     if (slot) {
         slot->used[bound]++;
 
-        if (slot->used[bound] <= slot->bounds[bound]) {
+        if (ngx_agent_slot_over(slot)) {
+            rc = NGX_BUSY;
+
+        } else if (slot->used[bound] <= slot->bounds[bound]) {
             rc = NGX_OK;
 
         } else if (slot->used[bound] == slot->bounds[bound] + 1) {
@@ -46,7 +49,8 @@ ngx_agent_slot_admit(const u_char *id)
     ngx_agent_slot_t  *slot;
 
     static const bound_id_t  bounds[] = {
-        BOUND_REQUESTS, BOUND_BYTES_UP, BOUND_BYTES_DOWN, BOUND_COUNT
+        BOUND_AUDIT_LINES, BOUND_AUDIT_BYTES, BOUND_REQUESTS, BOUND_BYTES_UP,
+        BOUND_BYTES_DOWN, BOUND_COUNT
     };
 
     bound = BOUND_REQUESTS;
@@ -154,20 +158,56 @@ ngx_agent_slot_handshake(const u_char *id)
 
 
 void
-ngx_agent_slot_count(const u_char *id, ngx_uint_t allowed, ngx_uint_t denied,
-    ngx_uint_t lines)
+ngx_agent_slot_deny(const u_char *id)
 {
     ngx_agent_slot_t  *slot;
 
     slot = ngx_agent_slot_lock(id);
 
     if (slot) {
-        slot->allowed += allowed;
-        slot->denied += denied;
-        slot->audit_lines += lines;
+        slot->denied++;
     }
 
     ngx_agent_slot_unlock();
+}
+
+
+ngx_int_t
+ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes)
+{
+    ngx_int_t          rc;
+    ngx_uint_t         over;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_OK;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        over = ngx_agent_slot_over(slot);
+
+        slot->allowed += allowed;
+        slot->used[BOUND_AUDIT_LINES] += lines;
+        slot->used[BOUND_AUDIT_BYTES] += bytes;
+
+        if (!over && ngx_agent_slot_over(slot)) {
+            rc = NGX_ABORT;
+        }
+    }
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_agent_slot_is_over(const u_char *id)
+{
+    ngx_agent_slot_view_t  view;
+
+    return ngx_agent_slot_view(id, &view) == NGX_OK && view.is_over;
 }
 
 

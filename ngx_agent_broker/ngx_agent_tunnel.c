@@ -271,7 +271,7 @@ ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
 
     t->decided = 1;
     ctx->state = NGX_AGENT_ALLOWED;
-    ngx_agent_slot_count(t->ac->task->id, 1, 0, 0);
+    (void) ngx_agent_slot_recorded(t->ac->task->id, 1, 0, 0);
 
     t->up_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
     t->down_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);

@@ -47,4 +47,12 @@ void ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
     ngx_rbtree_node_t *sentinel);
 
 
+
+/* Under the zone's lock. */
+
+#define ngx_agent_slot_over(slot)                                             \
+    ((slot)->used[BOUND_AUDIT_LINES] >= (slot)->bounds[BOUND_AUDIT_LINES]     \
+     || (slot)->used[BOUND_AUDIT_BYTES] >= (slot)->bounds[BOUND_AUDIT_BYTES])
+
+
 #endif /* NGX_AGENT_ZONE_H */

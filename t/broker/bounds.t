@@ -30,6 +30,25 @@ my $b = $t->broker(http => <<"END");
         host api.internal:$port { $host }
         host *.wild.example:$port { $host }
     }
+    agent_policy lines {
+        refusals     1000000;
+        names        1000000;
+        audit_budget 200 1g;
+        host api.internal:$port { $host }
+    }
+    agent_policy bytes {
+        audit_budget 1000000 16k;
+        host api.internal:$port { $host }
+    }
+    agent_policy flood {
+        names        1000000000;
+        refusals     1000000000;
+        wall_clock   1h;
+    }
+    agent_policy repeats {
+        names        1000000000;
+        wall_clock   1h;
+    }
     agent_policy plain {
         host api.internal:$port { $host }
     }
@@ -148,6 +167,110 @@ $l->do(write => { id => 'd', data => "GET $url HTTP/1.1\r\n"
 like($l->do(read => { id => 'd', timeout => 10 })->{data}, qr/^HTTP\/1.1 200/,
      'one that is idle makes room for the next');
 is($other->get($url)->{status}, 200, 'another task goes on');
+
+# E-035: lines of the audit: past its budget a task ends, and what it was
+# refused is in the line of its end
+
+sub ends ($l, $task, $what) {
+    my $said = $l->do(receive => { name => 'task', timeout => 10 })->{message};
+    is($said->{error}, 'audit_budget', "$what: the launcher is told why")
+        or diag explain $said;
+    ok($l->do(receive => { name => 'task', timeout => 10 })->{eof},
+       "$what: and has no lease any more");
+    my $end = $b->audit_wait('task_end', task => $task->{task_id});
+    is($end->{reason}, 'audit_budget', "$what: so is the auditor");
+    my @lines = grep { ($_->{task} // '') eq $task->{task_id} } $b->audit;
+    is($end->{audit_lines}, scalar @lines, "$what: all lines are counted");
+    is($lines[-1]{event}, 'task_end', "$what: its end is the last of them");
+    return ($end, scalar @lines);
+}
+
+($l, $task) = box('lines');
+my $got = 0;
+for (1 .. 1000) {
+    $r = eval { $l->get('http://evil.example/again') };
+    last unless $r && ($r->{status} // 0) == 403;
+    $got++;
+}
+my ($end, $lines) = ends($l, $task, 'refusals');
+cmp_ok($lines, '<=', 202, 'a budget of 200 lines is kept');
+cmp_ok($end->{denied}, '>=', $got, 'each refusal is counted');
+ok(!eval { $l->get($url)->{status} }, 'nothing of the task is served then');
+is($other->get($url)->{status}, 200, 'another task goes on');
+
+($l, $task) = box('lines');
+for (1 .. 1000) {
+    $r = eval { $l->get($url) };
+    last unless $r && ($r->{status} // 0) == 200;
+}
+(undef, $lines) = ends($l, $task, 'requests');
+cmp_ok($lines, '<=', 203, 'allowed ones fill it, too');
+
+($l, $task) = box('lines');
+$l->do(open => { id => 'k', port => 8899 });
+for (1 .. 300) {                        # noise is no request, and a line each
+    last if eval { $l->http("\0\1\r\n\r\n"); 0 };
+    last if !eval { $l->do(open => { id => 'n', port => 8899 }); 1 };
+    $l->do(shut => { id => 'n' });
+    last if $b->audit('task_end', task => $task->{task_id});
+}
+ends($l, $task, 'noise');
+
+($l, $task) = box('bytes');
+for (1 .. 1000) {
+    $r = eval { $l->get('http://evil.example/' . 'x' x 900) };
+    last unless $r && ($r->{status} // 0) == 403;
+}
+ends($l, $task, 'bytes');
+my $bytes = 0;
+$bytes += length for grep { /"task":"$task->{task_id}"/ }
+                     split /^/, $t->read($b->prefix . '/logs/agent-audit.log');
+cmp_ok($bytes, '<', 16 * 1024 + 4 * 4096, 'a budget of 16 KiB is kept');
+cmp_ok($bytes, '>', 8 * 1024, 'and was there to be used');
+
+
+for my $wrong ('0 1m', '10 0', '10', '10 1m 1', '-1 1m', '10000000000 1m',
+               '10 x', '10 1m; audit_budget 10 1m') {
+    my ($fits, $said) = $t->nginx_t(http => <<"END");
+    agent_audit logs/agent-audit.log;
+    agent_policy analysis { audit_budget $wrong; }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+    ok(!$fits && $said =~ /"audit_budget".* in \S+:\d+/,
+       "`audit_budget $wrong` is refused, with its line") or diag $said;
+}
+
+
+# A flood without end: the default budget ends it; and with the default of
+# `refusals` it is a thousand lines, the rest is counted
+
+my $events = $ENV{AGENT_TEST_EVENTS} || 50_000;
+
+sub flood ($policy) {
+    my ($l, $task) = box($policy);
+    my $run = $l->do(run => { timeout => 600, argv => ['/usr/bin/python3',
+        "$AgentTest::LIB/ask_names.py", "$policy-",
+        "$t->{dir}/never", "$events"], env => { PATH => $ENV{PATH} } });
+    return ($l, $task, $run->{data} + 0);
+}
+
+my $answered;
+($l, $task, $answered) = flood('flood');
+($end, $lines) = ends($l, $task, 'a flood');
+cmp_ok($lines, '>=', 10_000, 'ten thousand lines are written');
+cmp_ok($lines, '<=', 10_001, 'and no more');
+cmp_ok($end->{denied}, '>=', $answered, 'each refusal is counted');
+
+($l, $task, $answered) = flood('repeats');
+is($answered, $events, "$events refused names, past `refusals`");
+my $reply = $l->ask('task', { op => 'close', reason => 'ok', exit_code => 0,
+                              usage => {} });
+is($reply->{egress}{audit_lines}, 1003, 'are a thousand lines and three');
+is($reply->{egress}{denied_count}, $events, 'and all are counted')
+    or diag explain $reply;
 
 is_deeply([$b->audit_errors], [], 'the audit is whole');
 unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')

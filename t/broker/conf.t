@@ -938,7 +938,7 @@ for my $second ($b->prefix, $t->nginx_prefix) {
         my $log = $t->write('sticky/own/a.log', '');
         $t->give($log, 12345);
         refused('an audit file of another user', http('', audit =>
-                "agent_audit $log;"), qr/belongs to uid 12345, who could/);
+                "agent_audit $log;"), qr/is of uid 12345, who could.*chown 0 /);
     }
 }
 

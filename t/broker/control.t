@@ -137,7 +137,7 @@ my %op = (
 
 my %right = (
     new     => { map { $_ => 1 } qw(open resume policy) },
-    opened  => { serve => 1 },
+    opened  => { serve => 1, close => 1 },  # close: it could not be made
     serving => { map { $_ => 1 } qw(near_limit close) },
 );
 

@@ -27,6 +27,7 @@ my $http = <<"END";
         launchers user:$>;
         connections 300;
         refusals    1000000;
+        audit_budget 1000000 1g;
         names       1000000;
         host 127.0.0.1:$port { plaintext on; private 127.0.0.0/8; }
         host api.internal:$tls {

@@ -36,6 +36,7 @@ my $b = $t->broker(http => <<"END");
     agent_policy analysis {
         trusted_certificate $ca;
         requests 1000000;
+        audit_budget 1000000 1g;
         refusals 1000000;
         host api.internal:$port {
             methods GET POST HEAD;

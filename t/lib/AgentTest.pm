@@ -907,14 +907,16 @@ sub audit ($self, $event = undef, %match) {
     } $self->{test}->read_lines($file);
 }
 
-# What is wrong with the audit as a whole: lines that are no JSON, do not fit
-# the schema or are too long, and gaps in a writer's numbers.
-sub audit_errors ($self) {
-    my $file = $self->{opt}{audit} // "$self->{prefix}/logs/agent-audit.log";
+# What is wrong with the audit as a whole, all its files in their order: lines
+# that are no JSON, do not fit the schema or are too long, and gaps in a
+# writer's numbers.
+sub audit_errors ($self, @files) {
+    @files = $self->{opt}{audit} // "$self->{prefix}/logs/agent-audit.log"
+        unless @files;
     my $schema = AgentSchema::load("$AgentTest::ROOT/conf/audit.schema.json");
     my (@errors, %seq);
 
-    for my $text (split /(?<=\n)/, $self->{test}->read($file)) {
+    for my $text (map { split /(?<=\n)/, $self->{test}->read($_) } @files) {
         # what follows a writer that was killed begins on a new line
         next if $text eq "\n";
 

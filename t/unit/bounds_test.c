@@ -23,6 +23,8 @@ test_defaults(void **state)
         [BOUND_REFUSALS] = { "refusals", 1000 },
         [BOUND_BYTES_UP] = { "bytes_up", 100ULL << 20 },
         [BOUND_BYTES_DOWN] = { "bytes_down", 1ULL << 30 },
+        [BOUND_AUDIT_LINES] = { "audit_lines", 10000 },
+        [BOUND_AUDIT_BYTES] = { "audit_bytes", 16ULL << 20 },
     };
 
     (void) state;
