@@ -379,7 +379,8 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_agent_check_user(cf) != NGX_OK
+    if (ngx_agent_state_signalled(cf, amcf) != NGX_OK
+        || ngx_agent_check_user(cf) != NGX_OK
         || ngx_agent_check_credentials(cf, amcf) != NGX_OK
         || ngx_agent_check_readable(cf, amcf) != NGX_OK
         || ngx_agent_check_servers(cf, amcf) != NGX_OK
@@ -587,6 +588,15 @@ ngx_agent_is_serving(ngx_cycle_t *cycle)
 static ngx_int_t
 ngx_agent_init_process(ngx_cycle_t *cycle)
 {
+    ngx_agent_main_conf_t  *amcf;
+
+    amcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_agent_broker_module);
+
+    if (amcf && ngx_process != NGX_PROCESS_SINGLE) {
+        ngx_agent_state_worker(amcf);
+    }
+
     if (!ngx_agent_is_serving(cycle)) {
         return NGX_OK;
     }
@@ -672,6 +682,7 @@ ngx_agent_create_main_conf(ngx_conf_t *cf)
 
     amcf->zone_size = NGX_CONF_UNSET_SIZE;
     amcf->audit_fd = NGX_INVALID_FILE;
+    amcf->state_fd = NGX_INVALID_FILE;
     amcf->set = policy_set_new();
 
     return amcf->set ? amcf : NULL;

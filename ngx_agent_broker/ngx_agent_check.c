@@ -229,7 +229,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             continue;
         }
 
-        if (ngx_agent_control_stale(cf, ascf) != NGX_OK) {
+        if (ngx_agent_control_stale(cf, amcf, ascf) != NGX_OK) {
             return NGX_ERROR;
         }
 

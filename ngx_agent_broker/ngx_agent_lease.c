@@ -165,6 +165,7 @@ ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     u_char       *path;
     ssize_t       n;
     ngx_fd_t      fd;
+    ngx_int_t     rc;
     const char   *what;
     struct stat   st;
 
@@ -179,24 +180,18 @@ ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;
     }
 
-    if (mkdir((char *) amcf->state_dir.data, 0700) == -1
-        && ngx_errno != EEXIST)
-    {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "mkdir() \"%V\" of \"agent_state\" failed",
+    /* locked before, but on a reload */
+
+    rc = ngx_agent_state_lock(cf, amcf);
+
+    if (rc == NGX_BUSY) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "another broker is running with \"agent_state\" "
+                      "\"%V\": give this one a directory of its own",
                       &amcf->state_dir);
-        return NGX_ERROR;
     }
 
-    if (lstat((char *) amcf->state_dir.data, &st) == -1
-        || !S_ISDIR(st.st_mode) || (st.st_mode & 077)
-        || (st.st_uid != geteuid() && st.st_uid != 0))
-    {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"agent_state\" \"%V\" must be a directory of the "
-                      "user that starts nginx, and of nobody else: "
-                      "chmod 700 %V",
-                      &amcf->state_dir, &amcf->state_dir);
+    if (rc != NGX_OK) {
         return NGX_ERROR;
     }
 
