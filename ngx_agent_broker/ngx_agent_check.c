@@ -16,12 +16,15 @@ static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
+static ngx_uint_t ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
+    ngx_http_core_loc_conf_t *clcf);
 static char *ngx_agent_real(const char *name);
 static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
 
 
 extern ngx_module_t  ngx_http_proxy_module;
+extern ngx_module_t  ngx_http_rewrite_module;
 
 
 /*
@@ -338,6 +341,13 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
         why = "it has no proxy_pass";
     }
 
+    /* PCRE's limit is 0.4 s of the worker for 7 kB that a box chose */
+
+    if (why == NULL && ngx_agent_check_regex(ascf, clcf)) {
+        why = "a regular expression over what a box sends can hold up all "
+              "others";
+    }
+
     if (why) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "unsafe location \"%V\" in the server with "
@@ -360,6 +370,50 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     }
 
     return ngx_agent_check_tree(cf, ascf, clcf->static_locations);
+}
+
+
+/*
+ * Those of `location ~`, and of `if`, `rewrite` and the like: their programs
+ * are looked through for the step that matches one.
+ */
+
+static ngx_uint_t
+ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
+    ngx_http_core_loc_conf_t *clcf)
+{
+#if (NGX_PCRE)
+
+    void                      **conf;
+    ngx_uint_t                  i;
+    ngx_array_t               **codes;      /* rewrite's first member */
+    ngx_http_script_code_pt    *code;
+
+    if (clcf->regex) {
+        return 1;
+    }
+
+    /* the server's own has none of its own */
+
+    conf = clcf->loc_conf ? clcf->loc_conf : ascf->core->ctx->loc_conf;
+    codes = conf[ngx_http_rewrite_module.ctx_index];
+
+    if (codes == NULL || *codes == NULL) {
+        return 0;
+    }
+
+    code = (*codes)->elts;
+
+    for (i = 0; i < (*codes)->nelts * (*codes)->size / sizeof(*code); i++) {
+
+        if (code[i] == ngx_http_script_regex_start_code) {
+            return 1;
+        }
+    }
+
+#endif
+
+    return 0;
 }
 
 

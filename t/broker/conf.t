@@ -537,6 +537,37 @@ for my $case (
                         server => $server), $words);
 }
 
+# E-034: no pattern is matched against what a box sends
+
+my $slow = '^/(a+)+$';
+for my $case (
+    ['a regex location', "location / {\n$inner\n}\n"
+                         . "location ~ $slow {\n$inner\n}"],
+    ['a regex location in a location', "location / {\n$inner\n"
+                         . "location ~* $slow {\n$inner\n}\n}"],
+    ['a regex in if', "if (\$request_uri ~ $slow) { set \$x 1; }\n"
+                      . "location / {\n$inner\n}"],
+    ['a regex in an if of a location', "location / {\n$inner\nset \$x 1;\n"
+                      . "if (\$http_a !~* $slow) { set \$x 2; }\n}"],
+    ['rewrite', "location / {\n$inner\nrewrite $slow /x break;\n}"],
+    ['rewrite in the server', "rewrite $slow /x last;\n"
+                              . "location / {\n$inner\n}"],
+) {
+    my ($what, $server) = @$case;
+    refused("E-034 $what", http('', server => $server, control =>
+                                'agent_control unix:%CONTROL%; #!'),
+            qr/regular expression.*can hold up all others/);
+}
+accepted('control: the same without one', http('', server =>
+    "set \$x 1;\nif (\$http_a = b) { set \$x 2; }\n"
+    . "location / {\n$inner\nset \$y \$x;\n}\nlocation /v1/ {\n$inner\n}"));
+for my $word (qw(path pattern host_regex)) {
+    refused("E-034 a rule with $word", host("$word ^/(a+)+\$; #!"),
+            qr/unknown directive "$word"/);
+}
+refused('E-034 a host that is a pattern', policy("host ~^(a+)+\$; #!"),
+        qr/"host"/);
+
 refused('underscores_in_headers', http('', control =>
         'agent_control unix:%CONTROL%; #!',
         server => "underscores_in_headers on;\ninclude $proxy;"),
