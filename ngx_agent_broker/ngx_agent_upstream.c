@@ -127,6 +127,16 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
         return "proxy_intercept_errors must be off";
     }
 
+    /* else a slow peer has its bodies on the broker's disk, and in memory */
+
+    if (ucf->buffering) {
+        return "proxy_buffering must be off";
+    }
+
+    if (ucf->request_buffering) {
+        return "proxy_request_buffering must be off";
+    }
+
     return NULL;
 }
 
