@@ -440,6 +440,7 @@ void ngx_agent_host_peek(ngx_conf_t *cf);
 
 /* ngx_agent_check.c */
 
+ngx_int_t ngx_agent_check_master(ngx_cycle_t *cycle);
 ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
 ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);

@@ -380,6 +380,7 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
     }
 
     if (ngx_agent_state_signalled(cf, amcf) != NGX_OK
+        || ngx_agent_check_master(cf->cycle) != NGX_OK
         || ngx_agent_check_user(cf) != NGX_OK
         || ngx_agent_check_credentials(cf, amcf) != NGX_OK
         || ngx_agent_check_readable(cf, amcf) != NGX_OK
@@ -554,7 +555,22 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
         amcf->started = 1;
     }
 
-    if (ngx_test_config || amcf == NULL || amcf->servers == 0) {
+    if (amcf == NULL || amcf->servers == 0) {
+        return NGX_OK;
+    }
+
+    /*
+     * Known for certain only now.  Of a reload it changes nothing, and an
+     * error here would end the master.
+     */
+
+    if ((ngx_test_config || ngx_is_init_cycle(cycle->old_cycle))
+        && ngx_agent_check_master(cycle) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
         return NGX_OK;
     }
 
@@ -580,8 +596,7 @@ ngx_agent_is_serving(ngx_cycle_t *cycle)
                                                ngx_agent_broker_module);
 
     return amcf != NULL && amcf->servers != 0
-           && (ngx_process == NGX_PROCESS_WORKER
-               || ngx_process == NGX_PROCESS_SINGLE);
+           && ngx_process == NGX_PROCESS_WORKER;
 }
 
 
@@ -593,7 +608,7 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
     amcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_agent_broker_module);
 
-    if (amcf && ngx_process != NGX_PROCESS_SINGLE) {
+    if (amcf) {
         ngx_agent_state_worker(amcf);
     }
 
@@ -615,9 +630,8 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
      * resume with the new broker.
      */
 
-    if (ngx_process == NGX_PROCESS_WORKER
-        && (prctl(PR_SET_PDEATHSIG, SIGQUIT, 0, 0, 0) == -1
-            || getppid() != ngx_parent))
+    if (prctl(PR_SET_PDEATHSIG, SIGQUIT, 0, 0, 0) == -1
+        || getppid() != ngx_parent)
     {
         ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
                       "the master is gone");

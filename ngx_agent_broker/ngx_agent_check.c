@@ -28,6 +28,31 @@ extern ngx_module_t  ngx_http_rewrite_module;
 
 
 /*
+ * "master_process off" is a switch for developing nginx: one process, root's
+ * where root starts it, would hold the keys and read hostile bytes.
+ */
+
+ngx_int_t
+ngx_agent_check_master(ngx_cycle_t *cycle)
+{
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER || ccf->master != 0) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
+                  "\"master_process off\" is never allowed: the process "
+                  "that holds the keys would read what boxes send; remove "
+                  "it");
+
+    return NGX_ERROR;
+}
+
+
+/*
  * Workers read hostile bytes and must not be root: a hole in one would be one
  * in the host.  A master that is not root has workers that are not.
  */

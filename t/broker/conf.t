@@ -836,6 +836,33 @@ for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {
             qr/"agent_audit" takes a path, and no "\Q$word\E"/);
 }
 
+# E-038: a switch that would widen is none, or refused
+
+for my $when ('before', 'after') {
+    my $off = "master_process off;\n";
+    my $conf = $t->nginx_conf($prefix, http => http('agent_policy a { }'));
+    $t->write("$prefix/nginx.conf", $when eq 'before' ? $off . $conf
+                                                      : $conf . $off);
+    my $run = $t->run([$t->nginx_command($prefix, '-t')],
+                      env => { $t->nginx_env });
+    my ($ok, $said) = ($run->{status} == 0, $run->{err});
+    ok(!$ok, "E-038 master_process off, $when http, is refused");
+    like($said, qr/"master_process off" is never allowed/, 'saying why');
+}
+accepted('control: master_process on', http('agent_policy a { }'),
+         main => 'master_process on;');
+for my $word (qw(agent_debug agent_unsafe agent_learning agent_passthrough
+                 agent_verify agent_trace agent_profile agent_test))
+{
+    for my $at (qw(http policy host server)) {
+        my $text = $at eq 'http' ? http("$word on; #!")
+                 : $at eq 'policy' ? policy("$word on; #!")
+                 : $at eq 'host' ? host("$word on; #!")
+                 : http('', server => "$word on; #!\ninclude $proxy;");
+        refused("E-038 $word on in $at", $text, qr/unknown directive "$word"/);
+    }
+}
+
 SKIP: {
     skip 'only root has workers of another user', 2 if !AgentTest::is_root();
     refused('workers that are root', policy(''), qr/would run as root.*"user/,
