@@ -215,6 +215,45 @@ for my $round (1 .. 5) {
 }
 
 
+# E-027: without the boxes' authority nobody serves, and so no box starts
+
+for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
+              ['an empty file', sub ($f, $whole) { '' }],
+              ['no key', sub ($f, $whole) { $whole =~ s/.*?END.*?\n//sr }],
+              ['one that others read', sub ($f, $whole) { $whole }, 0644])
+{
+    my ($what, $make, $mode) = @$case;
+    my $p = prefix();
+    my $first = start($p);
+    outcome($first);
+    end($first->{pid});
+    my $file = "$p/state/ca.pem";
+    my $whole = $t->read($file);
+    $t->write($file, $make->($file, $whole), $mode // 0600);
+    unlink "$p/nginx.pid";
+
+    my $start = outcome(start($p));
+    ok($start->{status}, "E-027 $what for the boxes' authority: no start");
+    like($start->{said}, qr/boxes' authority "\Q$file\E" (?:cannot be read: remove it|must be a file)/,
+         'and what to do');
+    ok(!-e "$p/run/control.sock", 'nobody is there to open a task');
+
+    # as a start that was killed leaves it
+    unlink $file;
+    $t->write("$file.new", substr($whole, 0, 100), 0600);
+    my $next = start($p);
+    ok(!defined outcome($next)->{status}, 'without the file one is made');
+    my $l = $t->launcher;
+    my $task = $l->open_task("$p/run/control.sock", 'analysis');
+    like($task->{ca}, qr/^-----BEGIN CERTIFICATE-----\n.*\n-----END/s,
+         'and each task is given it with its doors');
+    is(index($t->read($file), $task->{ca}) > 0, 1, 'the same one');
+    unlike($task->{ca}, qr/PRIVATE/, 'and never its key');
+    $l->stop;
+    end($next->{pid});
+}
+
+
 # E-012: a new binary beside the old one
 
 {
