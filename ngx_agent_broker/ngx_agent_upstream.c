@@ -85,7 +85,11 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
               |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
               |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
-    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL) {
+    /* any other is dialled unjudged, a parent proxy included */
+
+    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL || ucf->upstream == NULL
+        || ucf->upstream->peer.init_upstream != ngx_agent_upstream_init)
+    {
         return "proxy_pass must be https://" NGX_AGENT_UPSTREAM;
     }
 
