@@ -33,7 +33,11 @@ END
 # A prefix with a configuration, as an operator would start nginx from.
 sub prefix ($daemon = 'off', $text = $http) {
     my $p = $t->nginx_prefix;
-    $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $text)
+
+    # a new binary is given no variable but these
+    my $main = join ' ', map { "env $_;" } keys %{ { $t->nginx_env } };
+
+    $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $text, main => $main)
                                =~ s/^daemon off/daemon $daemon/r);
     return $p;
 }
