@@ -8,7 +8,8 @@
 #   make test          everything scripts/test runs
 #   make test-v2       what is tested in virtual machines with cgroup v2
 #   make bench         what a box costs, beside plain spawn and bubblewrap
-#   make soak          SOAK (10000) boxes, a tenth of them killed: what is left
+#   make soak          SOAK (10000) boxes, a tenth of them killed: what is left;
+#                      COST (1000000) requests of each kind: what they cost
 #   make fuzz          each fuzz target for FUZZ_SECONDS (60)
 #   make install       DESTDIR= and prefix= are honoured
 #   make clean
@@ -284,9 +285,11 @@ bench: all $(O)/bench_spawn $(O)/bench_least $(O)/bench_tls
 	scripts/bench
 
 SOAK ?= 10000
+COST ?= 1000000
 
 soak: all
 	SOAK=$(SOAK) prove -v t/jail/soak.t
+	COST=$(COST) prove -v t/broker/cost.t
 
 
 # Installation.  The configuration goes where an operator copies it from:

@@ -159,6 +159,13 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
         {
             n = errno;
             free(text);
+
+            /* what it said before it closed is read next, if it did */
+
+            if (n == EPIPE || n == ECONNRESET) {
+                return 0;
+            }
+
             return fault_set(fault, STAGE_BROKER, (int) n,
                              "the broker took no message");
         }
@@ -251,6 +258,9 @@ control_answer(control_t *c, int64_t deadline, fault_t *fault)
             (void) fault_set(fault, STAGE_BROKER, ECONNRESET,
                              "the broker closed the connection instead of "
                              "answering");
+            fault_fix(fault, "look into the broker's error log: when its "
+                      "\"worker_connections are not enough\", raise them, "
+                      "or start fewer tasks at once");
             return NULL;
 
         case CONTROL_GARBAGE:

@@ -22,6 +22,7 @@
  *   ngx_agent_ops.c            what a launcher can ask for
  *   ngx_agent_open.c           how a task begins, and is resumed
  *   ngx_agent_lease.c          the lease's proof
+ *   ngx_agent_state.c          agent_state, and which master it is of
  *   ngx_agent_door.c           a box's listening sockets
  *   ngx_agent_accept.c         accepting on them
  *   ngx_agent_connect.c        what is looked at before nginx's HTTP parser
@@ -165,6 +166,8 @@ typedef struct {
     ngx_uint_t                audit_torn;   /* it ends within a line */
 
     ngx_str_t                 state_dir;
+    ngx_fd_t                  state_fd;     /* the master's */
+    ngx_uint_t                state_locked;
     u_char                    lease_key[32];
 
     ngx_uint_t                ca_seen;
@@ -478,6 +481,7 @@ void ngx_agent_host_peek(ngx_conf_t *cf);
 
 /* ngx_agent_check.c */
 
+ngx_int_t ngx_agent_check_master(ngx_cycle_t *cycle);
 ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
 
 /* NGX_ERROR, and said so, where others could replace what is there. */
@@ -687,6 +691,17 @@ ngx_int_t ngx_agent_lease_check(ngx_agent_main_conf_t *amcf,
 ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
 
+/* ngx_agent_state.c */
+
+/* NGX_BUSY: another broker has it. */
+ngx_int_t ngx_agent_state_lock(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+/* A worker has no use for it. */
+void ngx_agent_state_worker(ngx_agent_main_conf_t *amcf);
+/* nginx -s: refused where the pid file's number is another's. */
+ngx_int_t ngx_agent_state_signalled(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+
+
 /* ngx_agent_door.c */
 
 /* What a descriptor is for; NULL, or a constant sentence why it is refused. */
@@ -745,7 +760,8 @@ ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
 
 char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf);
+ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, ngx_agent_srv_conf_t *ascf);
 ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
 

@@ -383,7 +383,9 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_agent_check_user(cf) != NGX_OK
+    if (ngx_agent_state_signalled(cf, amcf) != NGX_OK
+        || ngx_agent_check_master(cf->cycle) != NGX_OK
+        || ngx_agent_check_user(cf) != NGX_OK
         || ngx_agent_check_credentials(cf, amcf) != NGX_OK
         || ngx_agent_check_readable(cf, amcf) != NGX_OK
         || ngx_agent_check_servers(cf, amcf) != NGX_OK
@@ -563,7 +565,22 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
         amcf->started = 1;
     }
 
-    if (ngx_test_config || amcf == NULL || amcf->servers == 0) {
+    if (amcf == NULL || amcf->servers == 0) {
+        return NGX_OK;
+    }
+
+    /*
+     * Known for certain only now.  Of a reload it changes nothing, and an
+     * error here would end the master.
+     */
+
+    if ((ngx_test_config || ngx_is_init_cycle(cycle->old_cycle))
+        && ngx_agent_check_master(cycle) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
         return NGX_OK;
     }
 
@@ -589,14 +606,22 @@ ngx_agent_is_serving(ngx_cycle_t *cycle)
                                                ngx_agent_broker_module);
 
     return amcf != NULL && amcf->servers != 0
-           && (ngx_process == NGX_PROCESS_WORKER
-               || ngx_process == NGX_PROCESS_SINGLE);
+           && ngx_process == NGX_PROCESS_WORKER;
 }
 
 
 static ngx_int_t
 ngx_agent_init_process(ngx_cycle_t *cycle)
 {
+    ngx_agent_main_conf_t  *amcf;
+
+    amcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_agent_broker_module);
+
+    if (amcf) {
+        ngx_agent_state_worker(amcf);
+    }
+
     if (!ngx_agent_is_serving(cycle)) {
         return NGX_OK;
     }
@@ -615,9 +640,8 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
      * resume with the new broker.
      */
 
-    if (ngx_process == NGX_PROCESS_WORKER
-        && (prctl(PR_SET_PDEATHSIG, SIGQUIT, 0, 0, 0) == -1
-            || getppid() != ngx_parent))
+    if (prctl(PR_SET_PDEATHSIG, SIGQUIT, 0, 0, 0) == -1
+        || getppid() != ngx_parent)
     {
         ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
                       "the master is gone");
@@ -687,6 +711,7 @@ ngx_agent_create_main_conf(ngx_conf_t *cf)
 
     amcf->zone_size = NGX_CONF_UNSET_SIZE;
     amcf->audit_fd = NGX_INVALID_FILE;
+    amcf->state_fd = NGX_INVALID_FILE;
     amcf->set = policy_set_new();
 
     return amcf->set ? amcf : NULL;

@@ -20,12 +20,40 @@ static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive,
     const char *path);
+static ngx_uint_t ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
+    ngx_http_core_loc_conf_t *clcf);
 static char *ngx_agent_real(const char *name);
 static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
 
 
 extern ngx_module_t  ngx_http_proxy_module;
+extern ngx_module_t  ngx_http_rewrite_module;
+
+
+/*
+ * "master_process off" is a switch for developing nginx: one process, root's
+ * where root starts it, would hold the keys and read hostile bytes.
+ */
+
+ngx_int_t
+ngx_agent_check_master(ngx_cycle_t *cycle)
+{
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER || ccf->master != 0) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
+                  "\"master_process off\" is never allowed: the process "
+                  "that holds the keys would read what boxes send; remove "
+                  "it");
+
+    return NGX_ERROR;
+}
 
 
 /*
@@ -325,7 +353,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             continue;
         }
 
-        if (ngx_agent_control_stale(cf, ascf) != NGX_OK) {
+        if (ngx_agent_control_stale(cf, amcf, ascf) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -477,6 +505,13 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
         why = "it has no proxy_pass";
     }
 
+    /* PCRE's limit is 0.4 s of the worker for 7 kB that a box chose */
+
+    if (why == NULL && ngx_agent_check_regex(ascf, clcf)) {
+        why = "a regular expression over what a box sends can hold up all "
+              "others";
+    }
+
     if (why) {
         if (clcf->name.len) {
             alcf = clcf->loc_conf[ngx_agent_broker_module.ctx_index];
@@ -510,6 +545,50 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
     }
 
     return ngx_agent_check_tree(cf, ascf, clcf->static_locations);
+}
+
+
+/*
+ * Those of `location ~`, and of `if`, `rewrite` and the like: their programs
+ * are looked through for the step that matches one.
+ */
+
+static ngx_uint_t
+ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
+    ngx_http_core_loc_conf_t *clcf)
+{
+#if (NGX_PCRE)
+
+    void                      **conf;
+    ngx_uint_t                  i;
+    ngx_array_t               **codes;      /* rewrite's first member */
+    ngx_http_script_code_pt    *code;
+
+    if (clcf->regex) {
+        return 1;
+    }
+
+    /* the server's own has none of its own */
+
+    conf = clcf->loc_conf ? clcf->loc_conf : ascf->core->ctx->loc_conf;
+    codes = conf[ngx_http_rewrite_module.ctx_index];
+
+    if (codes == NULL || *codes == NULL) {
+        return 0;
+    }
+
+    code = (*codes)->elts;
+
+    for (i = 0; i < (*codes)->nelts * (*codes)->size / sizeof(*code); i++) {
+
+        if (code[i] == ngx_http_script_regex_start_code) {
+            return 1;
+        }
+    }
+
+#endif
+
+    return 0;
 }
 
 

@@ -169,7 +169,15 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
 {
     ngx_uint_t  i;
 
-    task->doors = ngx_pcalloc(task->pool, n * sizeof(ngx_agent_door_t));
+    /*
+     * An eighth is kept free, for the requests of those who are served, and so
+     * that a launcher that cannot be is told why: core would close what it
+     * accepts beyond its connections without a word.
+     */
+
+    if (ngx_cycle->free_connection_n >= n + ngx_cycle->connection_n / 8) {
+        task->doors = ngx_pcalloc(task->pool, n * sizeof(ngx_agent_door_t));
+    }
 
     for (i = 0; i < n; i++) {
 

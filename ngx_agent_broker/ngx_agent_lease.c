@@ -162,10 +162,10 @@ ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
 ngx_int_t
 ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
-    int           rc;
     u_char       *path;
     ssize_t       n;
     ngx_fd_t      fd;
+    ngx_int_t     rc;
     const char   *what;
     struct stat   st;
 
@@ -180,36 +180,23 @@ ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;
     }
 
-    if (!ngx_test_config
-        && mkdir((char *) amcf->state_dir.data, 0700) == -1
-        && ngx_errno != EEXIST)
-    {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "mkdir() \"%V\" of \"agent_state\" failed",
-                      &amcf->state_dir);
-        return NGX_ERROR;
-    }
+    /* locked before, but on a reload */
 
-    rc = lstat((char *) amcf->state_dir.data, &st);
+    rc = ngx_agent_state_lock(cf, amcf);
 
-    if (rc == -1 && ngx_test_config && ngx_errno == NGX_ENOENT) {
-        return NGX_OK;                      /* the start makes it */
-    }
-
-    if (rc == -1
-        || !S_ISDIR(st.st_mode) || (st.st_mode & 077)
-        || (st.st_uid != geteuid() && st.st_uid != 0))
-    {
+    if (rc == NGX_BUSY) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"agent_state\" \"%V\" must be a directory of the "
-                      "user that starts nginx, and of nobody else: "
-                      "chmod 700 %V",
-                      &amcf->state_dir, &amcf->state_dir);
+                      "another broker is running with \"agent_state\" "
+                      "\"%V\": give this one a directory of its own",
+                      &amcf->state_dir);
+    }
+
+    if (rc != NGX_OK) {
         return NGX_ERROR;
     }
 
     if (ngx_test_config) {
-        return NGX_OK;                      /* and the key in it */
+        return NGX_OK;                      /* a start makes the key */
     }
 
     fd = open((char *) path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,

@@ -1,10 +1,18 @@
 /*
  * agent_control: the socket that launchers connect to, as a listening socket
- * of nginx's own, so that reloads and binary upgrades keep it.
+ * of nginx's own, so that reloads keep it.
  */
 
 
 #include "ngx_agent_control.h"
+
+
+#define NGX_AGENT_LOCK_WAIT  2500           /* ms, for a broker that ends */
+#define NGX_AGENT_LOCK_LOOK  10
+
+
+static ngx_int_t ngx_agent_control_probe(ngx_conf_t *cf,
+    ngx_agent_srv_conf_t *ascf);
 
 
 char *
@@ -98,29 +106,40 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /*
  * A master that was killed leaves its socket, and bind() would fail for
  * ever.  One that nobody answers on, and that is a socket of ours, is
- * removed; one that is answered belongs to a running broker.
+ * removed; one that is answered belongs to a running broker.  Only the holder
+ * of agent_state removes: who looked before may have looked too early.
  */
 
 ngx_int_t
-ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_srv_conf_t *ascf)
 {
-    int                  rc;
-    ngx_err_t            err;
-    ngx_uint_t           i;
-    ngx_socket_t         s;
-    struct stat          st;
-    ngx_cycle_t         *old;
-    ngx_listening_t     *ls;
-    struct sockaddr_un   sun;
+    ngx_int_t         rc;
+    ngx_uint_t        i, waited;
+    ngx_cycle_t      *old;
+    ngx_listening_t  *ls;
 
-    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER
-        || getenv("NGINX") != NULL)
-    {
+    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER) {
         return NGX_OK;
     }
 
     old = cf->cycle->old_cycle;
     ls = old ? old->listening.elts : NULL;
+
+    if (ls && ngx_is_init_cycle(old) && old->listening.nelts) {
+
+        /*
+         * The records of live tasks (what they have used, and who serves
+         * them) are the old master's memory.  A second one beside it would
+         * count from zero, and both would write the end of a task.
+         */
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "a broker takes over no sockets of another (USR2, or "
+                      "NGINX in its environment): use \"nginx -s stop\" and "
+                      "start it anew, tasks wait ten seconds for that");
+        return NGX_ERROR;
+    }
 
     for (i = 0; ls && i < old->listening.nelts; i++) {
 
@@ -131,6 +150,57 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
             return NGX_OK;                  /* a reload: it is our own */
         }
     }
+
+    for (waited = 0; /* void */ ; waited += NGX_AGENT_LOCK_LOOK) {
+
+        if (ngx_agent_control_probe(cf, ascf) == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        rc = ngx_agent_state_lock(cf, amcf);
+
+        if (rc == NGX_OK) {
+            break;
+        }
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (waited == NGX_AGENT_LOCK_WAIT) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "another broker is running with \"agent_state\" "
+                          "\"%V\": stop it first, or give this one a "
+                          "directory of its own", &amcf->state_dir);
+            return NGX_ERROR;
+        }
+
+        ngx_msleep(NGX_AGENT_LOCK_LOOK);
+    }
+
+    rc = ngx_agent_control_probe(cf, ascf);
+
+    if (rc == NGX_DECLINED) {
+        ngx_log_error(NGX_LOG_NOTICE, cf->log, 0,
+                      "removing the socket that an earlier broker left: "
+                      "\"%V\"", &ascf->control);
+        (void) unlink((char *) ascf->control.data);
+    }
+
+    return rc == NGX_ERROR ? NGX_ERROR : NGX_OK;
+}
+
+
+/* NGX_OK: bind() will tell; NGX_DECLINED: a dead socket of this user's. */
+
+static ngx_int_t
+ngx_agent_control_probe(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+{
+    int                  rc;
+    ngx_err_t            err;
+    ngx_socket_t         s;
+    struct stat          st;
+    struct sockaddr_un   sun;
 
     if (lstat((char *) ascf->control.data, &st) == -1) {
         return NGX_OK;
@@ -165,12 +235,6 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
         return NGX_ERROR;
     }
 
-    if (err == NGX_ECONNREFUSED && st.st_uid == geteuid()) {
-        ngx_log_error(NGX_LOG_NOTICE, cf->log, 0,
-                      "removing the socket that an earlier broker left: "
-                      "\"%V\"", &ascf->control);
-        (void) unlink((char *) ascf->control.data);
-    }
-
-    return NGX_OK;
+    return (err == NGX_ECONNREFUSED && st.st_uid == geteuid()) ? NGX_DECLINED
+                                                               : NGX_OK;
 }

@@ -385,6 +385,13 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
         return;
     }
 
+    /* a handshake's small records must not wait for each other's ACK */
+
+    if (ngx_tcp_nodelay(c) != NGX_OK || ngx_tcp_nodelay(t->down) != NGX_OK) {
+        ngx_agent_tunnel_end(t, "internal");
+        return;
+    }
+
     if (c->write->timer_set) {
         ngx_del_timer(c->write);
     }

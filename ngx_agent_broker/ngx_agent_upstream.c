@@ -85,7 +85,11 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
               |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
               |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
-    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL) {
+    /* any other is dialled unjudged, a parent proxy included */
+
+    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL || ucf->upstream == NULL
+        || ucf->upstream->peer.init_upstream != ngx_agent_upstream_init)
+    {
         return "proxy_pass must be https://" NGX_AGENT_UPSTREAM;
     }
 
@@ -125,6 +129,16 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
 
     if (ucf->intercept_errors) {
         return "proxy_intercept_errors must be off";
+    }
+
+    /* else a slow peer has its bodies on the broker's disk, and in memory */
+
+    if (ucf->buffering) {
+        return "proxy_buffering must be off";
+    }
+
+    if (ucf->request_buffering) {
+        return "proxy_request_buffering must be off";
     }
 
     return NULL;

@@ -551,6 +551,23 @@ for my $case (
     ['proxy_intercept_errors',
      sub { s/proxy_intercept_errors .*off;/proxy_intercept_errors on;/r },
      qr/proxy_intercept_errors must be off/],
+    ['C-012 a parent proxy',
+     sub { s{https://agent_broker}{http://127.0.0.1:3128}r },
+     qr{proxy_pass must be https://agent_broker}],
+    ['C-012 a parent proxy over TLS',
+     sub { s{https://agent_broker}{https://127.0.0.1:3128}r },
+     qr{proxy_pass must be https://agent_broker}],
+    ['C-012 a proxy that a variable names',
+     sub { s{https://agent_broker}{https://\$host}r },
+     qr{proxy_pass must be https://agent_broker}],
+    ['E-021 proxy_buffering',
+     sub { s/proxy_buffering .*off;/proxy_buffering on;/r },
+     qr/proxy_buffering must be off/],
+    ['no proxy_buffering', sub { s/proxy_buffering .*off;//r },
+     qr/proxy_buffering must be off/],
+    ['E-021 proxy_request_buffering',
+     sub { s/proxy_request_buffering .*off;/proxy_request_buffering on;/r },
+     qr/proxy_request_buffering must be off/],
     ['no proxy_ignore_headers',
      sub { s/proxy_ignore_headers[^;]*;//r }, qr/proxy_ignore_headers must/],
     ['one X-Accel header not ignored', sub { s/X-Accel-Redirect X/X/r },
@@ -620,6 +637,35 @@ for my $case (
             "include $edited;"),
             qr/proxy_ssl_verify must be on.* in \Q$edited\E:$at$/);
 }
+# E-034: no pattern is matched against what a box sends
+
+my $slow = '^/(a+)+$';
+for my $case (
+    ['a regex location', "location / {\n$inner\n}\n"
+                         . "location ~ $slow {\n$inner\n}"],
+    ['a regex location in a location', "location / {\n$inner\n"
+                         . "location ~* $slow {\n$inner\n}\n}"],
+    ['a regex in if', "if (\$request_uri ~ $slow) { set \$x 1; }\n"
+                      . "location / {\n$inner\n}"],
+    ['a regex in an if of a location', "location / {\n$inner\nset \$x 1;\n"
+                      . "if (\$http_a !~* $slow) { set \$x 2; }\n}"],
+    ['rewrite', "location / {\n$inner\nrewrite $slow /x break;\n}"],
+    ['rewrite in the server', "rewrite $slow /x last;\n"
+                              . "location / {\n$inner\n}"],
+) {
+    my ($what, $server) = @$case;
+    refused("E-034 $what", http('', server => $server),
+            qr/regular expression.*can hold up all others.*nginx\.conf:\d+/);
+}
+accepted('control: the same without one', http('', server =>
+    "set \$x 1;\nif (\$http_a = b) { set \$x 2; }\n"
+    . "location / {\n$inner\nset \$y \$x;\n}\nlocation /v1/ {\n$inner\n}"));
+for my $word (qw(path pattern host_regex)) {
+    refused("E-034 a rule with $word", host("$word ^/(a+)+\$; #!"),
+            qr/unknown directive "$word"/);
+}
+refused('E-034 a host that is a pattern', policy("host ~^(a+)+\$; #!"),
+        qr/"host"/);
 
 refused('underscores_in_headers', http('', control =>
         'agent_control unix:%CONTROL%; #!',
@@ -945,6 +991,33 @@ for my $second ($b->prefix, $t->nginx_prefix) {
 for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {
     refused("agent_audit $word", http('', audit => "agent_audit $word; #!"),
             qr/"agent_audit" takes a path, and no "\Q$word\E"/);
+}
+
+# E-038: a switch that would widen is none, or refused
+
+for my $when ('before', 'after') {
+    my $off = "master_process off;\n";
+    my $conf = $t->nginx_conf($prefix, http => http('agent_policy a { }'));
+    $t->write("$prefix/nginx.conf", $when eq 'before' ? $off . $conf
+                                                      : $conf . $off);
+    my $run = $t->run([$t->nginx_command($prefix, '-t')],
+                      env => { $t->nginx_env });
+    my ($ok, $said) = ($run->{status} == 0, $run->{err});
+    ok(!$ok, "E-038 master_process off, $when http, is refused");
+    like($said, qr/"master_process off" is never allowed/, 'saying why');
+}
+accepted('control: master_process on', http('agent_policy a { }'),
+         main => 'master_process on;');
+for my $word (qw(agent_debug agent_unsafe agent_learning agent_passthrough
+                 agent_verify agent_trace agent_profile agent_test))
+{
+    for my $at (qw(http policy host server)) {
+        my $text = $at eq 'http' ? http("$word on; #!")
+                 : $at eq 'policy' ? policy("$word on; #!")
+                 : $at eq 'host' ? host("$word on; #!")
+                 : http('', server => "$word on; #!\ninclude $proxy;");
+        refused("E-038 $word on in $at", $text, qr/unknown directive "$word"/);
+    }
 }
 
 SKIP: {

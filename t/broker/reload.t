@@ -665,6 +665,34 @@ sub loaded (@loads) {
 }
 
 
+# C-034: two brokers of one vault, of which one is told that it changed
+
+{
+    token($old);
+    my @both = map { $t->broker(http => http("agent_policy analysis { $api }")) }
+               1 .. 2;
+    my @tasks = map { task('analysis', $_) } @both;
+    token($new);
+    ok($both[0]->reload, 'one of two brokers is reloaded');
+    ok(keep($tasks[0], 5), 'and its task goes on');
+
+    for my $i (0, 1) {
+        is($tasks[$i]{l}->get("$url/two$i")->{status}, 200, 'each serves');
+        is((tokens())[-1], 'Bearer ' . ($i ? $old : $new),
+           $i ? 'C-034 the other has the old value' : 'it has the new one');
+        my ($line) = $both[$i]->audit('egress', path => "/two$i");
+        is($line->{vault}, $i ? 1 : 2, 'as the revision in its lines tells');
+    }
+
+    ok($both[1]->reload, 'the other is reloaded');
+    ok(keep($tasks[1], 5), 'its task goes on');
+    is($tasks[1]{l}->get("$url/two2")->{status}, 200, 'and is served');
+    is((tokens())[-1], "Bearer $new", 'with the new value');
+    close_task($_) for @tasks;
+    $_->stop for @both;
+}
+
+
 # E-002, D-017: what outlasts the limit of a worker that leaves
 
 {

@@ -23,6 +23,19 @@ import sys
 import threading
 import time
 
+CA = """-----BEGIN CERTIFICATE-----
+MIIBhjCCAS2gAwIBAgIUFB6Ygy/jXyGJrIBxlbXZiIur+w4wCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNQSBmYWtlIGJyb2tlcjAgFw0yNjExMzAwMjA4MTBaGA8yMTI2
+MTEwNjAyMDgxMFowGDEWMBQGA1UEAwwNQSBmYWtlIGJyb2tlcjBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABAfjPkH8/vehz0w6d9JE+x5eawP0TPqLSY8N15oSWpXE
+LC7UoVq1PapB4D8l+Y9WyJs2ZLd4OWf8scQf5QvHSIejUzBRMB0GA1UdDgQWBBRi
+bwAyyLUo3HPX1IVSrl4qfVvQiDAfBgNVHSMEGDAWgBRibwAyyLUo3HPX1IVSrl4q
+fVvQiDAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIH4iof7etgcD
+rlJtbZr4v4fuJzmjlmtecvCBBZ87lo/qAiAntejdBYwLUemfetwt2s5yWEi9+FgO
+9+o8suae6J6g8g==
+-----END CERTIFICATE-----
+"""
+
 IP_PKTINFO = 8
 IPV6_FREEBIND = 78
 
@@ -45,7 +58,7 @@ TASK = {
     "box": {"isolation": "namespaces",
             "writable": [{"path": "/tmp/work", "bytes": 268435456}],
             "readable": [], "env": []},
-    "ca": None, "hosts": ["api.internal"], "hosts_count": 1,
+    "ca": CA, "hosts": ["api.internal"], "hosts_count": 1,
     "policy_hash": "sha256:" + "ab" * 32,
     "doors": [{"name": "proxy", "port": 8899}],
 }

@@ -89,10 +89,14 @@ class Connection:
         return data
 
     def read_bytes(self, n):
-        while len(self.buffer) < n:
-            self.more()
-        data, self.buffer = self.buffer[:n], self.buffer[n:]
-        return data
+        data = bytearray(self.buffer[:n])
+        self.buffer = self.buffer[n:]
+        while len(data) < n:
+            more = self.sock.recv(min(n - len(data), 65536))
+            if not more:
+                raise Closed
+            data += more
+        return bytes(data)
 
     def read_body(self, headers):
         names = {k.lower(): v for k, v in headers}
@@ -101,13 +105,13 @@ class Connection:
             self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
         if "chunked" in names.get("transfer-encoding", "").lower():
-            body = b""
+            body = bytearray()
             while True:
                 size = int(self.read_until(b"\r\n").split(b";")[0], 16)
                 if size == 0:
                     while self.read_until(b"\r\n") != b"\r\n":
                         pass
-                    return body
+                    return bytes(body)
                 body += self.read_bytes(size)
                 self.read_bytes(2)
                 if len(body) > BODY_MAX:

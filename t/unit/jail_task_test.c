@@ -25,7 +25,7 @@
     "\"output_bytes\":1073741824,\"near_limit\":80},"                      \
     "\"box\":{\"isolation\":\"namespaces\",\"writable\":"                  \
     "[{\"path\":\"/tmp/work\",\"bytes\":268435456}],"                      \
-    "\"readable\":[],\"env\":[]},\"new_key\":[1],"                         \
+    "\"readable\":[],\"env\":[]},\"new_key\":[1],\"ca\":\"PEM\","           \
     "\"policy_hash\":\"sha256:00\",\"doors\":"                             \
     "[{\"name\":\"proxy\",\"port\":8899},"                                \
     "{\"name\":\"dns-udp\",\"port\":53}]}"
@@ -108,6 +108,9 @@ anything_else_is_refused(void **state)
         { NULL, "limits", NULL },
         { NULL, "limits", "[]" },
         { NULL, "box", NULL },
+        { NULL, "ca", NULL },
+        { NULL, "ca", "null" },
+        { NULL, "ca", "[]" },
         { NULL, "doors", NULL },
         { NULL, "doors", "[]" },
         { NULL, "doors", "{}" },

@@ -1,0 +1,251 @@
+/*
+ * agent_state: the master's own directory, with the lease key and the boxes'
+ * authority.  It is locked from before the control socket is looked at until
+ * the master ends, so that of two starts one wins, whatever a pid file or a
+ * socket of an earlier broker says: both would find that socket dead, and the
+ * slower would remove the faster one's.
+ *
+ * The lock is of the open file (flock), which a fork into the background
+ * keeps and exec drops.  The master alone has it: a worker that outlives its
+ * master must not hold up the next start.
+ */
+
+
+#include "ngx_agent_broker.h"
+
+#include <sys/file.h>
+
+
+static ngx_int_t ngx_agent_state_open(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static void ngx_agent_state_close(void *data);
+static ngx_uint_t ngx_agent_state_has(ngx_pid_t pid, struct stat *st);
+
+
+/* NGX_BUSY: it is another's, who may be about to end. */
+
+ngx_int_t
+ngx_agent_state_lock(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    if (amcf->state_locked || ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    if (amcf->state_fd == NGX_INVALID_FILE
+        && ngx_agent_state_open(cf, amcf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
+        return NGX_OK;                      /* a running broker has it */
+    }
+
+    if (flock(amcf->state_fd, LOCK_EX|LOCK_NB) == 0) {
+        amcf->state_locked = 1;
+        return NGX_OK;
+    }
+
+    if (ngx_errno == EWOULDBLOCK) {
+        return NGX_BUSY;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                  "flock() \"%V\" of \"agent_state\" failed",
+                  &amcf->state_dir);
+
+    return NGX_ERROR;
+}
+
+
+/*
+ * Made where it is not there; nobody but the master's user may be in it.  On a
+ * reload it is this master's already, with its lock.
+ */
+
+static ngx_int_t
+ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_fd_t                fd;
+    ngx_cycle_t            *old;
+    struct stat             st, ost;
+    ngx_pool_cleanup_t     *cln;
+    ngx_agent_main_conf_t  *oamcf;
+
+    cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (!ngx_test_config
+        && mkdir((char *) amcf->state_dir.data, 0700) == -1
+        && ngx_errno != EEXIST)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "mkdir() \"%V\" of \"agent_state\" failed",
+                      &amcf->state_dir);
+        return NGX_ERROR;
+    }
+
+    fd = open((char *) amcf->state_dir.data,
+              O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (fd == NGX_INVALID_FILE && ngx_test_config && ngx_errno == NGX_ENOENT) {
+        return NGX_OK;                      /* the start makes it */
+    }
+
+    if (fd == NGX_INVALID_FILE || fstat(fd, &st) == -1 || (st.st_mode & 077)
+        || (st.st_uid != geteuid() && st.st_uid != 0))
+    {
+        if (fd != NGX_INVALID_FILE) {
+            (void) close(fd);
+        }
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"agent_state\" \"%V\" must be a directory of the "
+                      "user that starts nginx, and of nobody else: "
+                      "chmod 700 %V",
+                      &amcf->state_dir, &amcf->state_dir);
+        return NGX_ERROR;
+    }
+
+    old = cf->cycle->old_cycle;
+    oamcf = NULL;
+
+    if (old && old->conf_ctx && old->conf_ctx[ngx_http_module.index]) {
+        oamcf = ngx_http_cycle_get_module_main_conf(old,
+                                                    ngx_agent_broker_module);
+    }
+
+    if (oamcf && oamcf->state_fd != NGX_INVALID_FILE
+        && fstat(oamcf->state_fd, &ost) == 0
+        && ost.st_dev == st.st_dev && ost.st_ino == st.st_ino)
+    {
+        (void) close(fd);
+
+        fd = fcntl(oamcf->state_fd, F_DUPFD_CLOEXEC, 0);
+
+        if (fd == NGX_INVALID_FILE) {
+            return NGX_ERROR;
+        }
+    }
+
+    amcf->state_fd = fd;
+
+    cln->handler = ngx_agent_state_close;
+    cln->data = (void *) (intptr_t) fd;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_state_close(void *data)
+{
+    (void) close((int) (intptr_t) data);
+}
+
+
+void
+ngx_agent_state_worker(ngx_agent_main_conf_t *amcf)
+{
+    if (amcf->state_fd != NGX_INVALID_FILE) {
+        (void) close(amcf->state_fd);
+    }
+}
+
+
+/*
+ * nginx -s sends a signal to whatever process has the number in the pid file:
+ * after a crash, or a reboot, that may be any.  The broker's master is the one
+ * that has agent_state open.
+ */
+
+ngx_int_t
+ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    u_char            text[NGX_INT64_LEN + 2];
+    ssize_t           n;
+    ngx_fd_t          fd;
+    ngx_int_t         pid;
+    ngx_str_t         name;
+    struct stat       st;
+    ngx_core_conf_t  *ccf;
+
+    if (ngx_process != NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cf->cycle->conf_ctx,
+                                           ngx_core_module);
+
+    /* core names its default later, and is left to it */
+
+    name = ccf->pid;
+
+    if (name.len == 0 || ngx_conf_full_name(cf->cycle, &name, 0) != NGX_OK) {
+        return NGX_OK;
+    }
+
+    fd = open((char *) name.data, O_RDONLY|O_CLOEXEC|O_NONBLOCK);
+
+    if (fd == NGX_INVALID_FILE) {
+        return NGX_OK;                      /* core says why, and ends */
+    }
+
+    n = read(fd, text, sizeof(text));
+
+    (void) close(fd);
+
+    while (n > 0 && (text[n - 1] == CR || text[n - 1] == LF)) {
+        n--;
+    }
+
+    pid = (n > 0) ? ngx_atoi(text, n) : NGX_ERROR;
+
+    if (pid == NGX_ERROR || kill((ngx_pid_t) pid, 0) == -1) {
+        return NGX_OK;                      /* core says why, too */
+    }
+
+    if (pid > 0 && stat((char *) amcf->state_dir.data, &st) == 0
+        && ngx_agent_state_has((ngx_pid_t) pid, &st))
+    {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "process %i, which the pid file \"%V\" names, is not this "
+                  "broker's master: it gets no signal; remove the file",
+                  pid, &name);
+
+    return NGX_ERROR;
+}
+
+
+static ngx_uint_t
+ngx_agent_state_has(ngx_pid_t pid, struct stat *st)
+{
+    DIR            *dir;
+    u_char          path[64];
+    ngx_uint_t      has;
+    struct stat     fst;
+    struct dirent  *entry;
+
+    (void) ngx_sprintf(path, "/proc/%P/fd%Z", pid);
+
+    dir = opendir((char *) path);
+    if (dir == NULL) {
+        return 0;
+    }
+
+    has = 0;
+
+    while (!has && (entry = readdir(dir)) != NULL) {
+        has = fstatat(dirfd(dir), entry->d_name, &fst, 0) == 0
+              && fst.st_dev == st->st_dev && fst.st_ino == st->st_ino;
+    }
+
+    (void) closedir(dir);
+
+    return has;
+}

@@ -1,0 +1,339 @@
+#!/usr/bin/perl
+
+# One broker for one agent_state: of two starts one wins, whatever an earlier
+# broker left; nginx -s signals that broker's master and nobody else; and a
+# new binary beside the old one is refused, without harm to the tasks, which
+# a stop and a start keep.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use IO::Socket::UNIX;
+use Test::More;
+
+my $t    = AgentTest->new;
+my $up   = $t->upstream(plain => 1);
+my $port = $up->port;
+my $url  = "http://127.0.0.1:$port";
+
+my $http = <<"END";
+    agent_audit logs/agent-audit.log;
+    agent_state state;
+    agent_policy analysis {
+        launchers user:$>;
+        host 127.0.0.1:$port { plaintext on; private 127.0.0.0/8; }
+    }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+
+# A prefix with a configuration, as an operator would start nginx from.
+sub prefix ($daemon = 'off', $text = $http) {
+    my $p = $t->nginx_prefix;
+
+    # a new binary is given no variable but these
+    my $main = join ' ', map { "env $_;" } keys %{ { $t->nginx_env } };
+
+    $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $text, main => $main)
+                               =~ s/^daemon off/daemon $daemon/r);
+    return $p;
+}
+
+sub start ($p) {
+    state $n = 0;
+    my $log = "$p/start" . ++$n . '.log';
+    my $child = $t->spawn([$t->nginx_command($p)], env => { $t->nginx_env },
+                          log => $log);
+    return { %$child, prefix => $p, log => $log };
+}
+
+# its status when it has ended; undef: the pid file is its own
+sub outcome ($start) {
+    return AgentTest::wait_for('a start', sub {
+        if (waitpid($start->{pid}, POSIX::WNOHANG()) == $start->{pid}) {
+            $t->forget($start->{pid});
+            return { status => $?, said => $t->read($start->{log}) };
+        }
+        return $t->read("$start->{prefix}/nginx.pid") =~ /^$start->{pid}$/m
+               && { pid => $start->{pid} };
+    });
+}
+
+sub said ($p, @command) {
+    my $run = $t->run([$t->nginx_command($p, @command)],
+                      env => { $t->nginx_env });
+    return ($run->{status}, $run->{err});
+}
+
+sub is_served ($p, $what) {
+    my $l = $t->launcher;
+    my $task = $l->open_task("$p/run/control.sock", 'analysis');
+    is($task->{ok} && $l->get("$url/x")->{status}, 200, $what);
+    $l->ask('task', { op => 'close', reason => 'ok' });
+    $l->stop;
+}
+
+sub is_gone ($pid) {
+    return 1 if waitpid($pid, POSIX::WNOHANG()) == $pid;
+    return !kill 0, $pid;
+}
+
+sub end ($pid) {
+    kill 'TERM', $pid;
+    AgentTest::wait_for('nginx to end', sub { is_gone($pid) });
+    $t->forget($pid);
+}
+
+
+# E-010: what a pid file may say when there is no broker
+
+my $stranger = $t->spawn(['sleep', 600])->{pid};
+my $dead = $t->spawn(['true'])->{pid};
+waitpid $dead, 0;
+$t->forget($dead);
+my $other = start(prefix());
+ok(!defined outcome($other)->{status}, 'another broker runs');
+
+for my $case (['a dead process', "$dead\n", qr/No such process/],
+              ['another program', "$stranger\n", qr/not this broker's master/],
+              ['another broker', "$other->{pid}\n",
+               qr/not this broker's master/],
+              ['this test', "$$\n", qr/not this broker's master/],
+              ['nothing', '', qr/invalid PID number/],
+              ['no number', "nginx\n", qr/invalid PID number/],
+              ['a group of processes', "-1\n", qr/invalid PID number/],
+              ['zero', "0\n", qr/not this broker's master/])
+{
+    my ($what, $text, $words) = @$case;
+    my $p = prefix();
+
+    for my $signal (qw(stop reload)) {
+        $t->write("$p/nginx.pid", $text);
+        my ($status, $err) = said($p, '-s', $signal);
+        isnt($status, 0, "E-010 a pid file with $what: -s $signal fails");
+        like($err, $words, 'and says why');
+        is(scalar(() = $err =~ /\[(?:emerg|error|alert)\]/g), 1, 'once');
+    }
+
+    my $start = start($p);
+    ok(!defined outcome($start)->{status}, 'it stops no start');
+    is_served($p, 'and the broker works');
+    my ($status, $err) = said($p, '-s', 'stop');
+    is($status, 0, 'control: then -s stop works') or diag $err;
+    AgentTest::wait_for('its end', sub { is_gone($start->{pid}) });
+    $t->forget($start->{pid});
+}
+is(waitpid($stranger, POSIX::WNOHANG()), 0, 'the other program lives');
+is_served($other->{prefix}, 'and so does the other broker');
+end($other->{pid});
+
+# one that drains has given its socket back, and is its pid file's all the same
+{
+    my $p = prefix();
+    my $start = start($p);
+    outcome($start);
+    my $l = $t->launcher;
+    $l->open_task("$p/run/control.sock", 'analysis');
+    $l->do(open => { id => 's', port => 8899 });
+    $l->do(write => { id => 's', data => "GET $url/stream?n=9999&ms=20 "
+                      . "HTTP/1.1\r\nHost: 127.0.0.1:$port\r\n\r\n" });
+    AgentTest::wait_for('the stream', sub {
+        ($l->do(read => { id => 's' })->{data} // '') =~ /\r\n\r\n/ });
+    is((said($p, '-s', 'quit'))[0], 0, 'a broker is told to quit');
+    AgentTest::wait_for('its socket to go', sub { !-e "$p/run/control.sock" });
+
+    my $second = outcome(start($p));
+    ok($second->{status}, 'none is started beside one that drains');
+    like($second->{said}, qr/another broker is running with "agent_state"/,
+         'and it says why');
+    is((said($p, '-s', 'stop'))[0], 0, 'it is told to stop');
+    AgentTest::wait_for('its end', sub { is_gone($start->{pid}) });
+    $t->forget($start->{pid});
+    $l->stop;
+}
+
+
+# E-010: two starts at once, and a socket that an earlier broker left
+
+for my $round (1 .. 5) {
+    my $p = prefix();
+    close IO::Socket::UNIX->new(Local => "$p/run/control.sock", Listen => 1);
+    my @starts = map { start($p) } 1 .. 2;
+    my @alive;
+    AgentTest::wait_for('one of them to give up', sub {
+        @alive = grep { !is_gone($_->{pid}) } @starts;
+        return @alive < 2;
+    });
+    is(scalar @alive, 1, 'E-010 of two starts at once one wins');
+    $t->forget($_->{pid}) for @starts;
+    my ($lost) = grep { $_ != $alive[0] } @starts;
+    my @errors = grep { /\[emerg\]/ } split /\n/, $t->read($lost->{log});
+    is(scalar @errors, 1, 'the other has one error');
+    like($errors[0], qr/another broker is running/, 'which says so');
+    AgentTest::wait_for('the pid file', sub {
+        $t->read("$p/nginx.pid") =~ /^$alive[0]{pid}$/ });
+    is_served($p, 'and the first one works');
+    end($alive[0]{pid});
+}
+
+# whatever became of its socket
+{
+    my $p = prefix();
+    my $start = start($p);
+    outcome($start);
+    unlink "$p/run/control.sock";
+    my $second = outcome(start($p));
+    ok($second->{status}, 'a broker whose socket was removed has its state');
+    like($second->{said}, qr/another broker is running with "agent_state"/,
+         'no second one is started');
+
+    kill 'HUP', $start->{pid};
+    AgentTest::wait_for('a reload', sub {
+        $t->read("$p/logs/agent-audit.log") =~ /"action":"reload"/ });
+    ok(outcome(start($p))->{status}, 'and a reload keeps it');
+
+    kill 'KILL', $start->{pid};
+    waitpid $start->{pid}, 0;
+    $t->forget($start->{pid});
+    my $next = start($p);
+    ok(!defined outcome($next)->{status},
+       'control: one that was killed has it no more');
+    is_served($p, 'and the next works');
+
+    # the next start after a stop does not fail for being early
+    kill 'TERM', $next->{pid};
+    my $early = start($p);
+    AgentTest::wait_for('its end', sub { is_gone($next->{pid}) });
+    $t->forget($next->{pid});
+    my $outcome = outcome($early);
+    SKIP: {
+        skip 'it met a socket that was still answered', 1
+            if ($outcome->{said} // '') =~ /running on "agent_control"/;
+        ok(!defined $outcome->{status}, 'a start waits for a stop')
+            or diag $outcome->{said};
+    }
+    end($early->{pid}) if !defined $outcome->{status};
+}
+
+
+# E-027: without the boxes' authority nobody serves, and so no box starts
+
+for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
+              ['an empty file', sub ($f, $whole) { '' }],
+              ['no key', sub ($f, $whole) { $whole =~ s/.*?END.*?\n//sr }],
+              ['one that others read', sub ($f, $whole) { $whole }, 0644])
+{
+    my ($what, $make, $mode) = @$case;
+    my $p = prefix();
+    my $first = start($p);
+    outcome($first);
+    end($first->{pid});
+    my $file = "$p/state/ca.pem";
+    my $whole = $t->read($file);
+    $t->write($file, $make->($file, $whole), $mode // 0600);
+    unlink "$p/nginx.pid";
+
+    my $start = outcome(start($p));
+    ok($start->{status}, "E-027 $what for the boxes' authority: no start");
+    like($start->{said}, qr/boxes' authority "\Q$file\E" (?:cannot|must) be/,
+         'and what is wrong with it');
+    ok(!-e "$p/run/control.sock", 'nobody is there to open a task');
+
+    # as a start that was killed leaves it
+    unlink $file;
+    $t->write("$file.new", substr($whole, 0, 100), 0600);
+    my $next = start($p);
+    ok(!defined outcome($next)->{status}, 'without the file one is made');
+    my $l = $t->launcher;
+    my $task = $l->open_task("$p/run/control.sock", 'analysis');
+    like($task->{ca}, qr/^-----BEGIN CERTIFICATE-----\n.*\n-----END/s,
+         'and each task is given it with its doors');
+    is(index($t->read($file), $task->{ca}) > 0, 1, 'the same one');
+    unlike($task->{ca}, qr/PRIVATE/, 'and never its key');
+    $l->stop;
+    end($next->{pid});
+}
+
+
+# E-012: a new binary beside the old one
+
+{
+    my $p = prefix('on');
+    my $control = "$p/run/control.sock";
+    my $master = sub { ($t->read("$p/nginx.pid") =~ /^(\d+)$/m)[0] };
+    my $launch = sub {
+        is((said($p))[0], 0, 'nginx starts in the background');
+        return AgentTest::wait_for('its pid', $master);
+    };
+
+    my $old = $launch->();
+    my $broker = bless { test => $t, prefix => $p, pid => $old, opt => {} },
+                 'AgentTest::Broker';
+    AgentTest::wait_for('a worker', sub { scalar $broker->workers });
+    my @workers = $broker->workers;
+
+    my $l = $t->launcher;
+    my $task = $l->open_task($control, 'analysis');
+    my $inode = (stat $control)[1];
+    $l->do(open => { id => 's', port => 8899 });
+    $l->do(write => { id => 's', data => "GET $url/stream?n=60&ms=10 HTTP/1.1"
+        . "\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n\r\n" });
+
+    for my $try (1 .. 3) {
+        my $log = length $broker->error_log;
+        kill 'USR2', $old;
+        AgentTest::wait_for('the new binary to end', sub {
+            my @get = map { $l->get("$url/during")->{status} } 1 .. 3;
+            is("@get", '200 200 200', 'E-012 a task is served beside it');
+            substr($broker->error_log, $log) =~ /new binary .*|exited with code/
+                && !-e "$p/nginx.pid.oldbin" && $master->() == $old;
+        });
+        my @errors = grep { /^\d.*\[emerg\]/ }
+                     split /\n/, substr $broker->error_log, $log;
+        is(scalar @errors, 1, 'the new binary has one error')
+            or diag @errors;
+        like($errors[0], qr/no sockets of another.*start it anew/,
+             'which says what to do');
+    }
+
+    is((stat $control)[1], $inode, 'the socket is what it was');
+    is("@{[$broker->workers]}", "@workers", 'and so are the workers');
+    my $stream = '';
+    AgentTest::wait_for('the end of the stream', sub {
+        my $got = $l->do(read => { id => 's', timeout => 5 });
+        $stream .= $got->{data} // '';
+        return $got->{eof};
+    });
+    like($stream, qr/\r\n0\r\n\r\n\z/, 'an answer came to its end over it');
+    is($l->do(receive => { name => 'task', timeout => 0.01 })->{timeout},
+       1, 'and the launcher has heard nothing');
+    is_served($p, 'another task is opened');
+
+    # what it says to do
+    is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop');
+    AgentTest::wait_for('its end', sub { is_gone($old) });
+    my $new = $launch->();
+    isnt($new, $old, 'another master');
+    $l->do(connect => { name => 'r', path => $control });
+    my $got = $l->ask('r', { v => 1, op => 'resume',
+        task_id => $task->{task_id}, lease => $task->{lease} },
+        kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]);
+    ok($got->{ok}, 'takes the task by its lease') or diag explain $got;
+    is($l->get("$url/after")->{status}, 200, 'and serves it');
+    ok($l->ask('r', { op => 'close', reason => 'ok' })->{ok}, 'to its end');
+
+    my $next = $t->launcher->open_task($control, 'analysis');
+    is($next->{ca}, $task->{ca}, 'the boxes\' authority is the same');
+    $l->stop;
+    is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop');
+    AgentTest::wait_for('its end', sub { is_gone($new) });
+    ok(!-e $control, 'removes the socket');
+    is(scalar(grep { $_->{task} eq $task->{task_id} }
+              $broker->audit('task_end')), 1, 'the task has ended once');
+    is_deeply([$broker->audit_errors], [], 'the audit is whole');
+}
+
+done_testing;

@@ -1,0 +1,232 @@
+#!/usr/bin/perl
+
+# Reloads in storms, and workers that crash, under boxes that go on asking:
+# the newest configuration wins, each box resumes, what was lost is what a
+# dead worker had in its hands, and nobody is told that all is well while no
+# worker is there.
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use JSON::PP ();
+use Test::More;
+use Time::HiRes qw(time);
+
+my $t    = AgentTest->new;
+my $up   = $t->upstream(plain => 1);
+my $port = $up->port;
+my $here = 'plaintext on; private 127.0.0.0/8;';
+
+# generation $n: it alone has the host g$n.example
+sub http ($n) {
+    return <<"END";
+    agent_audit logs/agent-audit.log;
+    agent_policy analysis {
+        launchers  user:$>;
+        wall_clock 1h;
+        requests   1000000;
+        refusals   1000000;
+        host 127.0.0.1:$port { $here }
+        host g$n.example { hint "generation $n"; }
+    }
+    server {
+        agent_control unix:%CONTROL%;
+        include $AgentTest::ROOT/conf/agent_proxy.conf;
+    }
+END
+}
+
+my $b = $t->broker(http => http(0), workers => 2);
+
+# A box that asks, a hundred times a second, until its stdin ends, and tells
+# how it went: each answer is of the upstream's, or there is none.
+my $ask = <<'END';
+import http.client, json, sys, threading
+count, over = {}, threading.Event()
+def asks():
+    while not over.wait(0.02):
+        c = http.client.HTTPConnection("127.0.0.1", 8899, timeout=15)
+        try:
+            c.request("GET", sys.argv[1])
+            r = c.getresponse()
+            r.read()
+            what = str(r.status)
+        except (OSError, http.client.HTTPException):
+            what = "lost"
+        c.close()
+        count[what] = count.get(what, 0) + 1
+threads = [threading.Thread(target=asks) for _ in range(2)]
+[x.start() for x in threads]
+sys.stdin.read()
+over.set()
+[x.join() for x in threads]
+print(json.dumps(count))
+END
+
+sub boxes ($n) {
+    my $had = $b->audit('task_start');
+    my @boxes = map { $t->spawn([$t->jail_path, 'run', '--control',
+        $b->control, '--policy', 'analysis', '--stdin', '--', 'python3', '-c',
+        $ask, "http://127.0.0.1:$port/echo"], pipes => 1,
+        env => { $t->sanitizer_env(0) }) } 1 .. $n;
+    AgentTest::wait_for("the boxes to ask", sub {
+        my @starts = $b->audit('task_start');
+        my %new = map { $_->{task} => 1 } @starts[$had .. $#starts];
+        my %by = map { $_->{task} => 1 } grep { $new{ $_->{task} } }
+                 $b->audit('egress', verdict => 'allowed');
+        return keys %by == $n;
+    });
+    return @boxes;
+}
+
+# their results, added up
+sub results (@boxes) {
+    my %sum = (lost => 0, 200 => 0);
+    close $_->{in} for @boxes;
+    for my $box (@boxes) {
+        my $text = do { local $/; readline $box->{out} };
+        waitpid $box->{pid}, 0;
+        $t->forget($box->{pid});
+        my $result = eval { JSON::PP::decode_json($text) } // {};
+        is($result->{reason}, 'ok', 'a box has lived through it')
+            or diag $text;
+        my $count = eval { JSON::PP::decode_json($result->{stdout}) } // {};
+        $sum{$_} += $count->{$_} for keys %$count;
+    }
+    return \%sum;
+}
+
+sub reason ($l, $host) {
+    my $r = $l->get("http://$host/");
+    return (eval { JSON::PP::decode_json($r->{body}) } // {})->{reason}
+           // $r->{status};
+}
+
+
+# E-005: a hundred reloads at once
+
+{
+    my @boxes = boxes(2);
+    my ($most, $bad) = (0, 0);
+
+    for my $n (1 .. 100) {
+        # each tenth is refused, which must not bring an older one back
+        $b->configure(http => $n % 10 == 5 ? http($n) . 'nonsense;'
+                                           : http($n));
+        $b->signal('HUP');
+        my $now = $b->workers + $b->leaving;
+        $most = $now if $now > $most;
+    }
+
+    my $l = $t->launcher;
+    AgentTest::wait_for('the newest generation', sub {
+        my ($line) = reverse $b->audit('config');
+        $b->workers == 2 && !$b->leaving or return 0;
+        my $again = $t->launcher;
+        my $task = $again->open_task($b->control, 'analysis');
+        my $got = $task->{ok} ? reason($again, 'g100.example') : '';
+        $again->stop;
+        return $got eq 'resolve_failed';
+    });
+    my $task = $l->open_task($b->control, 'analysis');
+    for my $n (0, 1, 50, 98, 99) {
+        is(reason($l, "g$n.example"), 'host_not_allowed',
+           "E-005 the policy of reload $n is not in force");
+    }
+    isnt(reason($l, 'g100.example'), 'host_not_allowed', 'that of the last is');
+
+    my @config = $b->audit('config');
+    my $last = 0;
+    my @back = grep { my $is = $_->{generation} < $last;
+                      $last = $_->{generation}; $is } @config;
+    is_deeply(\@back, [], 'generations go up only');
+    my @made = grep { $_->{action} eq 'reload' } @config;
+    is($task->{policy_hash}, $made[-1]{policies}{analysis},
+       'a task has the hash of the last one');
+    note scalar @made, " reloads were made, at most $most workers";
+    cmp_ok($most, '<=', 2 + 2 * 8, 'old workers did not pile up');
+
+    my $sum = results(@boxes);
+    cmp_ok($sum->{200}, '>', 20, 'boxes were served all the while');
+    is_deeply([grep { $_ ne '200' && $sum->{$_} } keys %$sum], [],
+              'and no request of theirs failed') or diag explain $sum;
+    $l->ask('task', { op => 'close', reason => 'ok' });
+    $l->stop;
+}
+
+
+# E-006: workers that crash
+
+{
+    my @boxes = boxes(3);
+    my $crash = $t->{sanitize} ? 'KILL' : 'SEGV';   # which it would report
+
+    for my $i (1 .. 20) {
+        my @before = $b->workers;
+        my $victim = $before[ $i % 2 ];
+        my $starts = $b->audit('task_start');
+        my %has;
+        $has{ $_->{task} } = $_->{writer} =~ /\.(\d+)$/ ? $1 : 0
+            for $b->audit('task_start');
+        my %over = map { $_->{task} => 1 } $b->audit('task_end');
+        my $orphans = grep { $has{$_} == $victim && !$over{$_} } keys %has;
+        kill $i % 2 ? $crash : 'KILL', $victim;
+        AgentTest::wait_for('another worker', sub {
+            my @now = $b->workers;
+            return @now == 2 && !grep { $_ == $victim } @now;
+        });
+        AgentTest::wait_for('its boxes to resume', sub {
+            $b->audit('task_start') >= $starts + $orphans });
+    }
+
+    my $said = $b->error_log;
+    like($said, qr/exited on signal 9/, 'workers were killed');
+    like($said, qr/exited on signal 11/, 'and crashed') if $crash eq 'SEGV';
+
+    my $sum = results(@boxes);
+    cmp_ok($sum->{200}, '>', 20, 'E-006 boxes are served over twenty crashes');
+    cmp_ok($sum->{lost}, '<=', 20 * 6, 'what was lost a dead worker had');
+    is_deeply([grep { $_ !~ /^(?:200|lost)$/ } keys %$sum], [],
+              'and nothing was answered wrongly') or diag explain $sum;
+    note JSON::PP::encode_json($sum);
+    my %ends;
+    $ends{ $_->{task} }++ for $b->audit('task_end');
+    is_deeply([grep { $_ != 1 } values %ends], [], 'each task ended once');
+}
+
+
+# E-006: no worker, and none comes
+
+{
+    my ($box) = boxes(1);
+    my @workers = $b->workers;
+    $b->signal('STOP');
+    kill 'KILL', @workers;
+
+    my $run = $t->jail(['run', '--control', $b->control, '--policy',
+                        'analysis', '--', 'echo', 'ran']);
+    is($run->{status}, 125, 'E-006 without a worker there is no box');
+    is($run->{json}{error}{stage}, 'broker', 'the stage');
+    is($run->{json}{stdout}, '', 'nothing ran');
+    cmp_ok($run->{seconds}, '<', 15, 'in bounded time');
+
+    # what ran has ten seconds, of which five are over
+    my $text = do { local $/; readline $box->{out} };
+    waitpid $box->{pid}, 0;
+    $t->forget($box->{pid});
+    is(JSON::PP::decode_json($text)->{reason}, 'broker',
+       'a box that waits for one in vain is ended, and not said to be well');
+
+    $b->signal('CONT');
+    AgentTest::wait_for('workers', sub { $b->workers == 2 });
+    $run = $t->jail(['run', '--control', $b->control, '--policy', 'analysis',
+                     '--', 'echo', 'ran']);
+    is($run->{json}{stdout}, "ran\n", 'control: with workers there is one');
+}
+
+is_deeply([$b->audit_errors], [], 'the audit is whole');
+unlike($b->error_log =~ s/^.*(?:exited on signal (?:9|11)\b|unknown directive|" was locked by).*$//gmr,
+       qr/\[(?:alert|emerg)\]/, 'and nothing else is wrong');
+
+done_testing;
