@@ -507,8 +507,8 @@ void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
 uint64_t ngx_agent_zone_generation(void);
 
-/* Which start of the broker this is, kept by reloads, and how long ago. */
-uint64_t ngx_agent_zone_instance(ngx_msec_t *age);
+/* Which start of the broker this is, kept by reloads. */
+uint64_t ngx_agent_zone_instance(void);
 
 /* The newest policies' text (malloc'd) and generation. */
 char *ngx_agent_zone_text(size_t *len, uint64_t *generation);

@@ -46,11 +46,10 @@ ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
     char dst[NGX_AGENT_LEASE_MAX])
 {
-    u_char      *p, hex[65];
-    uint64_t     instance;
-    ngx_msec_t   age;
+    u_char    *p, hex[65];
+    uint64_t   instance;
 
-    instance = ngx_agent_zone_instance(&age);
+    instance = ngx_agent_zone_instance();
 
     if (ngx_agent_lease_proof(amcf, task, uid, (const char *) policy, netns,
                               expires, instance, hex)

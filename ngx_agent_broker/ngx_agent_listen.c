@@ -126,28 +126,14 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     old = cf->cycle->old_cycle;
     ls = old ? old->listening.elts : NULL;
 
-    if (ls && ngx_is_init_cycle(old) && old->listening.nelts) {
-
-        /*
-         * The records of live tasks (what they have used, and who serves
-         * them) are the old master's memory.  A second one beside it would
-         * count from zero, and both would write the end of a task.
-         */
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "a broker takes over no sockets of another (USR2, or "
-                      "NGINX in its environment): use \"nginx -s stop\" and "
-                      "start it anew, tasks wait ten seconds for that");
-        return NGX_ERROR;
-    }
-
     for (i = 0; ls && i < old->listening.nelts; i++) {
 
         if (ls[i].sockaddr->sa_family == AF_UNIX
             && ngx_strcmp(((struct sockaddr_un *) ls[i].sockaddr)->sun_path,
                           ascf->control.data) == 0)
         {
-            return NGX_OK;                  /* a reload: it is our own */
+            /* a reload, or a new binary to which it was left: it is ours */
+            return NGX_OK;
         }
     }
 

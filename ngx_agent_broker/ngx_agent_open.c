@@ -10,7 +10,6 @@
 
 
 #define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
-#define NGX_AGENT_ADOPT_TIME     30000      /* after a restart, ms */
 #define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
 
 
@@ -421,7 +420,6 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     json_t                 *id;
     time_t                  expires;
     uint64_t                netns, instance;
-    ngx_msec_t              age;
     const char             *lease;
     audit_line_t            line;
     const policy_t         *policy;
@@ -493,14 +491,13 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
 
         /*
-         * Either it has ended, or the broker was restarted and its zone
-         * knows no task yet: then the lease is an earlier broker's, and is
-         * shown while launchers still try.
+         * Of this broker it has ended.  Another one's is adopted: this was
+         * started after it, or is the binary that it was to replace.  Who
+         * shows an ended one anew gets what `open` would give, for what was
+         * left of its time.
          */
 
-        if (instance == ngx_agent_zone_instance(&age)
-            || age > NGX_AGENT_ADOPT_TIME)
-        {
+        if (instance == ngx_agent_zone_instance()) {
             ngx_agent_task_release(l->task);
             l->task = NULL;
             ngx_agent_control_refuse(l, "task_unknown", "the task has ended");

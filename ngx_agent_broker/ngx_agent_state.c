@@ -5,9 +5,10 @@
  * socket of an earlier broker says: both would find that socket dead, and the
  * slower would remove the faster one's.
  *
- * The lock is of the open file (flock), which a fork into the background
- * keeps and exec drops.  The master alone has it: a worker that outlives its
- * master must not hold up the next start.
+ * The lock is of the open file (flock).  A fork into the background keeps it,
+ * and so does a new binary (USR2), which finds the descriptor by what it is:
+ * until the old master ends both have it.  No worker does: one that outlives
+ * its master must not hold up the next start.
  */
 
 
@@ -18,8 +19,9 @@
 
 static ngx_int_t ngx_agent_state_open(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
+static ngx_fd_t ngx_agent_state_find(const char *name, struct stat *st,
+    ngx_fd_t but);
 static void ngx_agent_state_close(void *data);
-static ngx_uint_t ngx_agent_state_has(ngx_pid_t pid, struct stat *st);
 
 
 /* NGX_BUSY: it is another's, who may be about to end. */
@@ -60,13 +62,14 @@ ngx_agent_state_lock(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 /*
  * Made where it is not there; nobody but the master's user may be in it.  On a
- * reload it is this master's already, with its lock.
+ * reload it is this master's already, with its lock.  In a new binary it is
+ * the old one's, and nobody else leaves it to a process at its start.
  */
 
 static ngx_int_t
 ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
-    ngx_fd_t                fd;
+    ngx_fd_t                fd, inherited;
     ngx_cycle_t            *old;
     struct stat             st, ost;
     ngx_pool_cleanup_t     *cln;
@@ -88,7 +91,7 @@ ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     fd = open((char *) amcf->state_dir.data,
-              O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+              O_RDONLY|O_DIRECTORY|O_NOFOLLOW);
 
     if (fd == NGX_INVALID_FILE && ngx_test_config && ngx_errno == NGX_ENOENT) {
         return NGX_OK;                      /* the start makes it */
@@ -123,10 +126,18 @@ ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     {
         (void) close(fd);
 
-        fd = fcntl(oamcf->state_fd, F_DUPFD_CLOEXEC, 0);
+        fd = dup(oamcf->state_fd);
 
         if (fd == NGX_INVALID_FILE) {
             return NGX_ERROR;
+        }
+
+    } else if (oamcf == NULL) {
+        inherited = ngx_agent_state_find("/proc/self/fd", &st, fd);
+
+        if (inherited != NGX_INVALID_FILE) {
+            (void) close(fd);
+            fd = inherited;
         }
     }
 
@@ -167,6 +178,7 @@ ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     u_char            text[NGX_INT64_LEN + 2];
     ssize_t           n;
     ngx_fd_t          fd;
+    u_char            path[64];
     ngx_int_t         pid;
     ngx_str_t         name;
     struct stat       st;
@@ -207,8 +219,11 @@ ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;                      /* core says why, too */
     }
 
+    (void) ngx_sprintf(path, "/proc/%i/fd%Z", pid);
+
     if (pid > 0 && stat((char *) amcf->state_dir.data, &st) == 0
-        && ngx_agent_state_has((ngx_pid_t) pid, &st))
+        && ngx_agent_state_find((char *) path, &st, NGX_INVALID_FILE)
+           != NGX_INVALID_FILE)
     {
         return NGX_OK;
     }
@@ -222,30 +237,36 @@ ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
-static ngx_uint_t
-ngx_agent_state_has(ngx_pid_t pid, struct stat *st)
+/* By what it is open on, in a directory of descriptors; not itself, nor `but`. */
+
+static ngx_fd_t
+ngx_agent_state_find(const char *name, struct stat *st, ngx_fd_t but)
 {
     DIR            *dir;
-    u_char          path[64];
-    ngx_uint_t      has;
+    ngx_fd_t        fd, found;
     struct stat     fst;
     struct dirent  *entry;
 
-    (void) ngx_sprintf(path, "/proc/%P/fd%Z", pid);
-
-    dir = opendir((char *) path);
+    dir = opendir(name);
     if (dir == NULL) {
-        return 0;
+        return NGX_INVALID_FILE;
     }
 
-    has = 0;
+    found = NGX_INVALID_FILE;
 
-    while (!has && (entry = readdir(dir)) != NULL) {
-        has = fstatat(dirfd(dir), entry->d_name, &fst, 0) == 0
-              && fst.st_dev == st->st_dev && fst.st_ino == st->st_ino;
+    while (found == NGX_INVALID_FILE && (entry = readdir(dir)) != NULL) {
+
+        fd = ngx_atoi((u_char *) entry->d_name, ngx_strlen(entry->d_name));
+
+        if (fd != NGX_ERROR && fd != but
+            && fstatat(dirfd(dir), entry->d_name, &fst, 0) == 0
+            && fst.st_dev == st->st_dev && fst.st_ino == st->st_ino)
+        {
+            found = fd;
+        }
     }
 
     (void) closedir(dir);
 
-    return has;
+    return found;
 }

@@ -138,8 +138,6 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             return NGX_ERROR;
         }
 
-        zone->started = ngx_current_msec;
-
         pool->data = zone;
         pool->log_nomem = 0;
     }
@@ -299,10 +297,8 @@ ngx_agent_zone_generation(void)
 
 
 uint64_t
-ngx_agent_zone_instance(ngx_msec_t *age)
+ngx_agent_zone_instance(void)
 {
-    *age = ngx_current_msec - ngx_agent_zone->started;
-
     return ngx_agent_zone->instance;
 }
 

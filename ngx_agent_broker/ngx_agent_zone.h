@@ -22,7 +22,6 @@ typedef struct {
     ngx_queue_t         slots;
 
     uint64_t            instance;       /* drawn when the broker started */
-    ngx_msec_t          started;        /* on ngx_current_msec's clock */
 
     ngx_agent_text_t    current;
     ngx_agent_text_t    pending;        /* of a configuration not started */

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
 # One broker for one agent_state: of two starts one wins, whatever an earlier
-# broker left; nginx -s signals that broker's master and nobody else; and a
-# new binary beside the old one is refused, without harm to the tasks, which
-# a stop and a start keep.
+# broker left; nginx -s signals that broker's master and nobody else; a new
+# binary takes over from the old one, or gives back, and tasks, socket and
+# authority stay, as they do over a stop and a start.
 
 use v5.36;
 
@@ -273,7 +273,6 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     my $broker = bless { test => $t, prefix => $p, pid => $old, opt => {} },
                  'AgentTest::Broker';
     AgentTest::wait_for('a worker', sub { scalar $broker->workers });
-    my @workers = $broker->workers;
 
     my $l = $t->launcher;
     my $task = $l->open_task($control, 'analysis');
@@ -282,25 +281,49 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     $l->do(write => { id => 's', data => "GET $url/stream?n=60&ms=10 HTTP/1.1"
         . "\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n\r\n" });
 
-    for my $try (1 .. 3) {
-        my $log = length $broker->error_log;
-        kill 'USR2', $old;
-        AgentTest::wait_for('the new binary to end', sub {
-            my @get = map { $l->get("$url/during")->{status} } 1 .. 3;
-            is("@get", '200 200 200', 'E-012 a task is served beside it');
-            substr($broker->error_log, $log) =~ /new binary .*|exited with code/
-                && !-e "$p/nginx.pid.oldbin" && $master->() == $old;
+    # Resumes as a launcher does when it is told to.
+    my $name = 'task';
+    my $follow = sub ($what) {
+        my $said = $l->do(receive => { name => $name, timeout => 10 });
+        is_deeply($said->{message} // $said, { event => 'drain' },
+                  "E-012 $what: the launcher is told") or diag explain $said;
+        state $n = 0;
+        my $again = 'again' . ++$n;
+        $l->do(connect => { name => $again, path => $control });
+        my $got = $l->ask($again, { v => 1, op => 'resume',
+            task_id => $task->{task_id}, lease => $task->{lease} },
+            kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]);
+        ok($got->{ok}, 'and resumes') or diag explain $got;
+        ($name, $task->{lease}) = ($again, $got->{lease});
+        is($l->get("$url/moved")->{status}, 200, 'and is served');
+    };
+    my $another = sub {
+        AgentTest::wait_for('the new binary', sub {
+            -e "$p/nginx.pid.oldbin" && ($master->() // $old) != $old
+                && (said($p, '-t'))[0] == 0
         });
-        my @errors = grep { /^\d.*\[emerg\]/ }
-                     split /\n/, substr $broker->error_log, $log;
-        is(scalar @errors, 1, 'the new binary has one error')
-            or diag @errors;
-        like($errors[0], qr/no sockets of another.*start it anew/,
-             'which says what to do');
-    }
+        my $pid = $master->();
+        my $beside = bless { %$broker, pid => $pid }, 'AgentTest::Broker';
+        AgentTest::wait_for('its worker', sub { scalar $beside->workers });
+        return $pid;
+    };
+    my $is_left = sub ($pid) {
+        my $its = bless { %$broker, pid => $pid }, 'AgentTest::Broker';
+        AgentTest::wait_for('its workers to be gone', sub { !$its->workers });
+    };
 
-    is((stat $control)[1], $inode, 'the socket is what it was');
-    is("@{[$broker->workers]}", "@workers", 'and so are the workers');
+    # forth, and back again
+
+    kill 'USR2', $old;
+    my $new = $another->();
+    is_served($p, 'E-012 both serve') for 1 .. 5;
+    my $third = outcome(start($p));
+    ok($third->{status}, 'no third one starts');
+    like($third->{said}, qr/another broker is running/, 'and says why');
+
+    kill 'WINCH', $old;
+    $follow->('the old workers leave');
+    is_served($p, 'E-012 the new binary serves new tasks') for 1 .. 5;
     my $stream = '';
     AgentTest::wait_for('the end of the stream', sub {
         my $got = $l->do(read => { id => 's', timeout => 5 });
@@ -308,15 +331,37 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
         return $got->{eof};
     });
     like($stream, qr/\r\n0\r\n\r\n\z/, 'an answer came to its end over it');
-    is($l->do(receive => { name => 'task', timeout => 0.01 })->{timeout},
-       1, 'and the launcher has heard nothing');
-    is_served($p, 'another task is opened');
 
-    # what it says to do
+    kill 'HUP', $old;
+    AgentTest::wait_for('the old workers', sub { scalar $broker->workers });
+    kill 'QUIT', $new;
+    $follow->('the old binary takes over again');
+    AgentTest::wait_for('the new one to end', sub { is_gone($new) });
+    is_served($p, 'E-012 the old binary serves') for 1 .. 5;
+    is((stat $control)[1], $inode, 'the socket is what it was');
+
+    # and for good
+
+    AgentTest::wait_for('the pid file', sub { ($master->() // 0) == $old });
+    kill 'USR2', $old;
+    $new = $another->();
+    kill 'QUIT', $old;
+    $follow->('the old binary quits');
+    AgentTest::wait_for('its end', sub { is_gone($old) });
+    is_served($p, 'E-012 the new binary serves') for 1 .. 5;
+    is((stat $control)[1], $inode, 'by the same socket');
+    ok(outcome(start($p))->{status}, 'it is the one broker');
+    is((said($p, '-s', 'reload'))[0], 0, 'and hears of a reload');
+    $follow->('a reload');
+    my $fresh = $t->launcher->open_task($control, 'analysis');
+    is($fresh->{ca}, $task->{ca}, 'the boxes\' authority is the same');
+    $old = $new;
+
+    # the other way
     is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop');
     AgentTest::wait_for('its end', sub { is_gone($old) });
-    my $new = $launch->();
-    isnt($new, $old, 'another master');
+    $new = $launch->();
+    isnt($new, $old, 'a stop and a start: another master');
     $l->do(connect => { name => 'r', path => $control });
     my $got = $l->ask('r', { v => 1, op => 'resume',
         task_id => $task->{task_id}, lease => $task->{lease} },
