@@ -137,6 +137,10 @@ ngx_agent_page_reason(ngx_http_request_t *r)
         { NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_AGENT_REASON_INTERNAL },
         { NGX_HTTP_BAD_GATEWAY, NGX_AGENT_REASON_NO_ANSWER },
         { NGX_HTTP_GATEWAY_TIME_OUT, NGX_AGENT_REASON_UPSTREAM_TIMEOUT },
+
+        /* a transfer coding, a version: what was sent is at fault */
+        { NGX_HTTP_NOT_IMPLEMENTED, NGX_AGENT_REASON_MALFORMED },
+        { NGX_HTTP_VERSION_NOT_SUPPORTED, NGX_AGENT_REASON_MALFORMED },
         { 0, NGX_AGENT_REASON_RULE }
     };
 

@@ -205,6 +205,20 @@ for my $case (['silent', 'nothing is answered'],
     $r = $l->http("GET\r\n\r\n");
     is($r->{status}, 400, 'what is no request: 400');
     told($r, 'malformed', 'what is no request');
+
+    # what core does not know is no fault of the broker's
+
+    for my $case ([501, "HTTP/1.1\r\nTransfer-Encoding: gzip"],
+                  [505, 'HTTP/3.0'])
+    {
+        my ($status, $line) = @$case;
+        $r = $l->http("POST $url/quick $line\r\n"
+                      . "Host: trouble.internal:$port\r\n\r\n");
+        is($r->{status}, $status, "what nginx does not know: $status");
+        told($r, 'malformed', $status);
+        is($b->audit_wait('door_error', status => $status)->{reason},
+           'malformed', 'and the audit has the same word');
+    }
 }
 
 
