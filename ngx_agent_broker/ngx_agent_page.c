@@ -89,6 +89,12 @@ ngx_agent_page(ngx_http_request_t *r)
 
     r->err_status = status;
 
+    /* core closes the connection for what is unread of the body: it is said */
+
+    if (r->reading_body) {
+        r->keepalive = 0;
+    }
+
     r->headers_out.status = status;
     r->headers_out.content_length_n = ctx->page.len;
     ngx_str_set(&r->headers_out.content_type, "application/json");

@@ -172,6 +172,14 @@ for my $case (['silent', 'nothing is answered'],
        'HEAD is told by status and header alone');
     is_deeply($r->{headers}{'x-agent-broker'}, ['failed'], 'as the broker\'s');
 
+    # one whose request has not come whole does not, and says so
+
+    $r = $l->http("POST $url/gone HTTP/1.1\r\nHost: trouble.internal:$port\r\n"
+                  . "Content-Length: 99999\r\n\r\nbeginning");
+    $ends++;
+    told($r, 'no_answer', 'in the middle of a body');
+    is_deeply($r->{headers}{connection}, ['close'], 'which says that it ends');
+
     # a kept connection goes on after it
 
     $l->do(open => { id => 'g', port => 8899 });
