@@ -5,7 +5,9 @@
  * second system call that only says so.  It is saved here.  A read that got
  * less than it asked for has emptied the socket, and events are edges: what
  * comes after it is told by the next pass of the event loop.  In the rest of
- * this pass the answer is known, and the kernel is not asked.
+ * this pass the answer is known, and the kernel is not asked.  Only before the
+ * mark of urgent data a read stops as well: TLS has none, and who sends it
+ * anyway waits for what he sends next.
  *
  * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  How
  * many there can be is bounded: of boxes by `connections`, of upstreams by

@@ -18,10 +18,13 @@ static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
 static ngx_uint_t ngx_agent_check_root(ngx_http_location_tree_node_t *node);
 static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
-static ngx_int_t ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive,
-    const char *path);
 static ngx_uint_t ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf);
+static void ngx_agent_cut(char *path);
+static ngx_int_t ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path, const char *at, ngx_uint_t above);
+static ngx_int_t ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path, const char *at, struct stat *st);
 static char *ngx_agent_real(const char *name);
 static ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
 static char *ngx_agent_system_file(const char *path, size_t *len);
@@ -191,86 +194,174 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 /*
  * Who can write a directory can put something else in the place of what is in
  * it, and so in the place of all that is below: nobody but root and the user
- * that starts nginx may.  The sticky bit keeps others from that.  That user's
- * own group is no other: many systems give each user one, and let it write.
- * Another group higher up is a system's choice (syslog's at /var/log), which
- * is told and not refused.
+ * that starts nginx may.  The sticky bit keeps others from that, but for what
+ * is theirs.  That user's own group is no other: many systems give each user
+ * one, and let it write.  Another group higher up is a system's choice
+ * (syslog's at /var/log), which is told and not refused.
+ *
+ * The way is gone as the kernel goes it, one link after the other: each of
+ * the directories between them counts.
  */
 
 ngx_int_t
 ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
 {
-    char       *real;
-    ngx_int_t   rc;
+    int           n;
+    char          at[PATH_MAX], left[PATH_MAX], link[PATH_MAX], *name, *next;
+    ngx_int_t     shared;
+    ngx_uint_t    links;
+    struct stat   st;
 
     if (ngx_process == NGX_PROCESS_SIGNALLER) {
         return NGX_OK;
     }
 
-    /* as it is written, and where its links lead */
+    (void) ngx_cpystrn((u_char *) left, path->data, sizeof(left));
+    at[0] = '\0';
+    links = 0;
 
-    rc = ngx_agent_check_above(cf, directive, (char *) path->data);
-    real = ngx_agent_real((char *) path->data);
+    for (name = left; /* void */ ; name = next) {
 
-    if (rc == NGX_OK && real) {
-        rc = ngx_agent_check_above(cf, directive, real);
+        name += strspn(name, "/");
+        n = strcspn(name, "/");
+        next = name + n;
+
+        if (n == 0) {
+            return NGX_OK;
+        }
+
+        shared = ngx_agent_check_one(cf, directive, path, at[0] ? at : "/",
+                                     strspn(next, "/") != strlen(next));
+        if (shared == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (n == 1 && name[0] == '.') {
+            continue;
+        }
+
+        if (n == 2 && name[0] == '.' && name[1] == '.') {
+            ngx_agent_cut(at);
+            continue;
+        }
+
+        if (strlen(at) + n + 2 > sizeof(at)) {
+            return NGX_OK;                  /* who opens it finds out */
+        }
+
+        (void) sprintf(strchr(at, '\0'), "/%.*s", n, name);
+
+        if (lstat(at, &st) == -1) {
+            return NGX_OK;                  /* the same, or makes it */
+        }
+
+        if (S_ISREG(st.st_mode)) {
+            return ngx_agent_check_one(cf, directive, path, at, 0)
+                   == NGX_ERROR ? NGX_ERROR : NGX_OK;
+        }
+
+        if (!S_ISLNK(st.st_mode)) {
+            continue;
+        }
+
+        if (shared == NGX_BUSY
+            && ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        n = readlink(at, link, sizeof(link) - 1);
+
+        if (n == -1 || n + strlen(next) >= sizeof(link) || ++links > 40) {
+            return NGX_OK;
+        }
+
+        (void) strcpy(link + n, next);
+        (void) strcpy(left, link);
+        next = left;
+
+        if (left[0] == '/') {
+            at[0] = '\0';
+
+        } else {
+            ngx_agent_cut(at);
+        }
+    }
+}
+
+
+/* Takes off the last name. */
+
+static void
+ngx_agent_cut(char *path)
+{
+    char  *slash;
+
+    slash = strrchr(path, '/');
+
+    if (slash) {
+        *slash = '\0';
+    }
+}
+
+
+/* NGX_BUSY where others may write, and the sticky bit is set. */
+
+static ngx_int_t
+ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
+    const char *at, ngx_uint_t above)
+{
+    char          mode[8];
+    mode_t        others;
+    ngx_uint_t    level;
+    struct stat   st;
+
+    if (stat(at, &st) == -1) {
+        return NGX_OK;                      /* who opens it finds out */
     }
 
-    free(real);
+    if (ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
-    return rc;
+    others = st.st_gid == getegid() ? S_IWOTH : S_IWGRP|S_IWOTH;
+
+    if ((st.st_mode & others) == 0) {
+        return NGX_OK;
+    }
+
+    if (S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX)) {
+        return NGX_BUSY;
+    }
+
+    level = above && !(st.st_mode & S_IWOTH) ? NGX_LOG_WARN : NGX_LOG_EMERG;
+
+    (void) snprintf(mode, sizeof(mode), "%04o",
+                    (unsigned) st.st_mode & 07777);
+
+    ngx_conf_log_error(level, cf, 0,
+                       "\"%V %V\" could be replaced, since others may write "
+                       "\"%s\" (mode %s): chmod go-w %s, or keep that "
+                       "elsewhere", directive, path, at, mode, at);
+
+    return level == NGX_LOG_EMERG ? NGX_ERROR : NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_agent_check_above(ngx_conf_t *cf, ngx_str_t *directive, const char *path)
+ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
+    const char *at, struct stat *st)
 {
-    char         *slash, dir[PATH_MAX], mode[8];
-    mode_t        others;
-    ngx_uint_t    level, above;
-    struct stat   st;
-
-    (void) ngx_cpystrn((u_char *) dir, (u_char *) path, sizeof(dir));
-
-    for (above = 0; dir[1] && (slash = strrchr(dir, '/')); above = 1) {
-
-        slash[slash == dir] = '\0';
-
-        if (stat(dir, &st) == -1) {
-            continue;                       /* who opens it finds out */
-        }
-
-        if (st.st_uid != 0 && st.st_uid != geteuid()) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "\"%V %s\" could be replaced, since \"%s\" "
-                               "belongs to uid %ui: chown it to root, or keep "
-                               "that elsewhere", directive, path, dir,
-                               (ngx_uint_t) st.st_uid);
-            return NGX_ERROR;
-        }
-
-        others = st.st_gid == getegid() ? S_IWOTH : S_IWGRP|S_IWOTH;
-
-        if ((st.st_mode & others) && !(st.st_mode & S_ISVTX)) {
-            level = above && !(st.st_mode & S_IWOTH) ? NGX_LOG_WARN
-                                                     : NGX_LOG_EMERG;
-
-            (void) snprintf(mode, sizeof(mode), "%04o",
-                            (unsigned) st.st_mode & 07777);
-
-            ngx_conf_log_error(level, cf, 0,
-                               "\"%V %s\" could be replaced, since others "
-                               "may write \"%s\" (mode %s): chmod go-w %s, or "
-                               "keep that elsewhere", directive, path, dir,
-                               mode, dir);
-
-            if (level == NGX_LOG_EMERG) {
-                return NGX_ERROR;
-            }
-        }
+    if (st->st_uid == 0 || st->st_uid == geteuid()) {
+        return NGX_OK;
     }
 
-    return NGX_OK;
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%V %V\" could be replaced, since \"%s\" belongs to "
+                       "uid %ui: chown it to root, or keep that elsewhere",
+                       directive, path, at, (ngx_uint_t) st->st_uid);
+
+    return NGX_ERROR;
 }
 
 

@@ -89,6 +89,12 @@ ngx_agent_page(ngx_http_request_t *r)
 
     r->err_status = status;
 
+    /* core closes the connection for what is unread of the body: it is said */
+
+    if (r->reading_body) {
+        r->keepalive = 0;
+    }
+
     r->headers_out.status = status;
     r->headers_out.content_length_n = ctx->page.len;
     ngx_str_set(&r->headers_out.content_type, "application/json");
@@ -137,6 +143,10 @@ ngx_agent_page_reason(ngx_http_request_t *r)
         { NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_AGENT_REASON_INTERNAL },
         { NGX_HTTP_BAD_GATEWAY, NGX_AGENT_REASON_NO_ANSWER },
         { NGX_HTTP_GATEWAY_TIME_OUT, NGX_AGENT_REASON_UPSTREAM_TIMEOUT },
+
+        /* a transfer coding, a version: what was sent is at fault */
+        { NGX_HTTP_NOT_IMPLEMENTED, NGX_AGENT_REASON_MALFORMED },
+        { NGX_HTTP_VERSION_NOT_SUPPORTED, NGX_AGENT_REASON_MALFORMED },
         { 0, NGX_AGENT_REASON_RULE }
     };
 

@@ -9,6 +9,7 @@
 
 
 #define NGX_AGENT_REFUSALS_ROOM  4          /* of the zone: a fourth */
+#define NGX_AGENT_REFUSALS_REST  1024       /* of the line they stand in */
 
 
 ngx_int_t
@@ -312,6 +313,7 @@ done:
 json_t *
 ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
 {
+    size_t                left, len;
     u_char               *p;
     json_t               *list, *entry;
     ngx_queue_t          *q;
@@ -319,6 +321,10 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
     ngx_agent_refusal_t  *refusal;
 
     *count = 0;
+
+    /* escapes make them longer, and a launcher reads no longer a line */
+
+    left = NGX_AGENT_LINE_MAX - NGX_AGENT_REFUSALS_REST;
 
     list = json_array();
 
@@ -367,6 +373,15 @@ ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
                             refusal->hint_len
                             ? json_stringn((char *) p, refusal->hint_len)
                             : json_null());
+
+        len = json_dumpb(entry, NULL, 0, JSON_COMPACT|JSON_ENSURE_ASCII) + 1;
+
+        if (len > left) {
+            json_decref(entry);
+            break;
+        }
+
+        left -= len;
 
         (void) json_array_append_new(list, entry);
     }

@@ -965,7 +965,7 @@ for my $second ($b->prefix, $t->nginx_prefix) {
             qr/"agent_state" "\S+" must be a directory of .*chmod 700/);
 
     SKIP: {
-        skip 'only root can give directories away', 5 if !AgentTest::is_root();
+        skip 'only root can give directories away', 10 if !AgentTest::is_root();
         chown 0, 12345, "$dir/theirs", "$dir/theirs/own" or die $!;
         refused('an audit in what another group may write',
                 $at{agent_audit}->("$dir/theirs/own"),
@@ -984,7 +984,28 @@ for my $second ($b->prefix, $t->nginx_prefix) {
         my $log = $t->write('sticky/own/a.log', '');
         $t->give($log, 12345);
         refused('an audit file of another user', http('', audit =>
-                "agent_audit $log;"), qr/is of uid 12345, who could.*chown 0 /);
+                "agent_audit $log;"), qr/uid 12345.*chown/);
+
+        # what is another's in a sticky directory, and each link on the way
+        my $theirs = qr/could be replaced, since "\S+" belongs to uid 12345/;
+        symlink "$dir/ours", "$dir/sticky/link";
+        symlink 'theirs/own/back', "$dir/hop";
+        mkdir "$dir/ours";
+        symlink "$dir/ours", "$dir/theirs/own/back";
+        my $pem = $t->write('ours/ca.pem', $t->read($ca));
+        $t->write('ours/vault', "api = $token\n", 0600);
+        system('chown', '-h', '12345', "$dir/sticky/link") == 0 or die;
+        refused("$_ by another's link", $at{$_}->("$dir/sticky/link"), $theirs)
+            for qw(agent_vault trusted_certificate);
+        refused('a link through another\'s directory and back',
+                $at{agent_vault}->("$dir/hop"), $theirs);
+        chmod 0666, $pem;
+        refused('a certificate that others may write',
+                $at{trusted_certificate}->("$dir/ours"),
+                qr{may write "\Q$pem\E" \(mode 0666\)});
+        $t->give($pem, 12345);
+        refused('a certificate of another user',
+                $at{trusted_certificate}->("$dir/ours"), $theirs);
     }
 }
 

@@ -35,6 +35,12 @@ my $http = <<"END";
         env LANG TZ;
         host 127.0.0.1:$port { plaintext on; private 127.0.0.0/8; }
     }
+    agent_policy hinted {
+        $mine
+        host 127.0.0.1:$port {
+            plaintext on; private 127.0.0.0/8; hint "@{["\xd1\x84" x 128]}";
+        }
+    }
     agent_policy open { $others }
     agent_policy group { launchers group:$group; }
     agent_policy closed { launchers user:12345; }
@@ -510,6 +516,21 @@ for my $step (
     is($reply->{egress}{audit_lines}, scalar @lines,
        'audit_lines is what is in the audit');
     is($end->{audit_lines}, scalar @lines, 'there too');
+    $l->stop;
+}
+
+# escapes make a refusal longer; a launcher reads lines of 64 KiB
+
+{
+    my ($l) = task(policy => 'hinted');
+    my $path = '"' x 125;
+    $l->get("http://127.0.0.1:$port/$_$path", method => 'M' x 32)
+        for 10 .. 73;
+    my $reply = close_task($l, 'task');
+    my $egress = $reply->{egress};
+    cmp_ok(length JSON::PP->new->ascii->encode($reply), '<', 65536, 'an answer that a launcher can read');
+    cmp_ok(scalar @{ $egress->{denied} }, '>', 32, 'has what has room');
+    is($egress->{denied_count}, 64, 'and counts all');
     $l->stop;
 }
 

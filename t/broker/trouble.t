@@ -173,6 +173,14 @@ for my $case (['silent', 'nothing is answered'],
        'HEAD is told by status and header alone');
     is_deeply($r->{headers}{'x-agent-broker'}, ['failed'], 'as the broker\'s');
 
+    # one whose request has not come whole does not, and says so
+
+    $r = $l->http("POST $url/gone HTTP/1.1\r\nHost: trouble.internal:$port\r\n"
+                  . "Content-Length: 99999\r\n\r\nbeginning");
+    $ends++;
+    told($r, 'no_answer', 'in the middle of a body');
+    is_deeply($r->{headers}{connection}, ['close'], 'which says that it ends');
+
     # a kept connection goes on after it
 
     $l->do(open => { id => 'g', port => 8899 });
@@ -206,6 +214,20 @@ for my $case (['silent', 'nothing is answered'],
     $r = $l->http("GET\r\n\r\n");
     is($r->{status}, 400, 'what is no request: 400');
     told($r, 'malformed', 'what is no request');
+
+    # what core does not know is no fault of the broker's
+
+    for my $case ([501, "HTTP/1.1\r\nTransfer-Encoding: gzip"],
+                  [505, 'HTTP/3.0'])
+    {
+        my ($status, $line) = @$case;
+        $r = $l->http("POST $url/quick $line\r\n"
+                      . "Host: trouble.internal:$port\r\n\r\n");
+        is($r->{status}, $status, "what nginx does not know: $status");
+        told($r, 'malformed', $status);
+        is($b->audit_wait('door_error', status => $status)->{reason},
+           'malformed', 'and the audit has the same word');
+    }
 }
 
 
