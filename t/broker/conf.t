@@ -474,6 +474,9 @@ refused('agent_control at nothing',
 refused('agent_control at a long path',
         http('', control => 'agent_control unix:/' . 'x' x 120 . '; #!'),
         qr/longer than a socket's may be: 121 bytes, at most 107/);
+refused('agent_control in no directory', http('', control =>
+        'agent_control unix:' . $t->dir . '/none/c.sock; #!'),
+        qr{none/c\.sock" is not there: install -d -m 755 \S+/none in });
 refused('agent_control twice', http('', control =>
         "agent_control unix:%CONTROL%;\nagent_control unix:/tmp/x; #!"),
         qr/is duplicate/);
@@ -943,6 +946,8 @@ for my $second ($b->prefix, $t->nginx_prefix) {
         agent_state => sub ($at) { http('', zone => "agent_state $at/state; #!") },
         agent_ca    => sub ($at) { http('', zone =>
                            "agent_ca $at/ca.pem $pair->{key}; #!") },
+        agent_control => sub ($at) { http('', control =>
+                           "agent_control unix:$at/c.sock; #!") },
         trusted_certificate => sub ($at) {
             host("trusted_certificate $at/ca.pem; #!") },
     );
