@@ -95,6 +95,12 @@ static const advice_row_t  advice_rows[] = {
       "socket with --control, or run without any network with --offline" },
     { STAGE_BROKER, ECONNREFUSED, NULL, NULL,
       "start the broker: the socket is there and nobody listens on it" },
+    { STAGE_BROKER, ENOTSOCK, NULL, NULL,
+      "name the broker's socket in --control: what its \"agent_control\" "
+      "says" },
+    { STAGE_BROKER, ETIMEDOUT, "was gone", NULL,
+      "start the broker again, and run the task again: its error.log says "
+      "why it ended" },
     { STAGE_BROKER, EACCES, NULL, NULL,
       "let this user into the socket's directory: the user must be named in "
       "\"launchers\" of the policy and be able to reach the socket" },
@@ -107,9 +113,10 @@ static const advice_row_t  advice_rows[] = {
       "no controller is mounted in this container: docker run "
       "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:rw" },
     { STAGE_CGROUP, 0, NULL, NULL,
-      "run once as root: scripts/setup-host USER; with systemd and cgroup v2 "
-      "also, for one command: systemd-run --user --scope -p Delegate=yes "
-      "jail run ..." },
+      "run as root, again after each boot: scripts/setup-host USER (of the "
+      "sources, or in share/agent-broker); with systemd and cgroup v2 also, "
+      "for one command: systemd-run --user --scope -p Delegate=yes jail run "
+      "..." },
 
     { STAGE_NAMESPACES, EPERM, NULL, host_userns_is_off,
       "user namespaces are switched off for ordinary users: sysctl -w "

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ control_connect(const char *path, fault_t *fault)
     int                 err;
     size_t              n;
     control_t          *c;
+    struct stat         st;
     struct sockaddr_un  sun;
 
     n = strlen(path);
@@ -78,6 +80,13 @@ control_connect(const char *path, fault_t *fault)
     {
         err = errno;
         control_free(c);
+
+        if (err == ECONNREFUSED && stat(path, &st) == 0
+            && !S_ISSOCK(st.st_mode))
+        {
+            err = ENOTSOCK;
+        }
+
         (void) fault_set(fault, STAGE_BROKER, err,
                          "no broker answers on %.200s", path);
         errno = err;

@@ -276,10 +276,11 @@ run_unlisted(run_t *r, const char *const *list, unsigned n)
     }
 
     return fault_set(&r->result.fault, STAGE_USAGE, 0,
-                     "the variable %.*s is not one that %s", (int) len, name,
+                     "the variable %.*s is not %s", (int) len, name,
                      r->options->offline
-                     ? "may be set: --offline allows none"
-                     : "\"env\" of the policy lists");
+                     ? "one that may be set: --offline allows none"
+                     : "in \"env\" of the policy: ask its operator to add it "
+                       "there, or leave it out");
 }
 
 

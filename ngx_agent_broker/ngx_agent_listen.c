@@ -11,6 +11,8 @@
 #define NGX_AGENT_LOCK_LOOK  10
 
 
+static ngx_int_t ngx_agent_control_directory(ngx_conf_t *cf,
+    ngx_agent_srv_conf_t *ascf);
 static ngx_int_t ngx_agent_control_probe(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf);
 
@@ -58,6 +60,12 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            "is longer than a socket's may be: %uz bytes, at "
                            "most %uz", &path, path.len,
                            sizeof(sun.sun_path) - 1);
+        return NGX_CONF_ERROR;
+    }
+
+    /* who puts a socket of their own there hands out policies */
+
+    if (ngx_agent_check_path(cf, &cmd->name, &path) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -119,8 +127,12 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_cycle_t      *old;
     ngx_listening_t  *ls;
 
-    if (ngx_test_config || ngx_process == NGX_PROCESS_SIGNALLER) {
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
         return NGX_OK;
+    }
+
+    if (ngx_test_config) {
+        return ngx_agent_control_directory(cf, ascf);
     }
 
     old = cf->cycle->old_cycle;
@@ -135,6 +147,10 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
             /* a reload, or a new binary to which it was left: it is ours */
             return NGX_OK;
         }
+    }
+
+    if (ngx_agent_control_directory(cf, ascf) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     for (waited = 0; /* void */ ; waited += NGX_AGENT_LOCK_LOOK) {
@@ -174,6 +190,37 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     }
 
     return rc == NGX_ERROR ? NGX_ERROR : NGX_OK;
+}
+
+
+/* /run is empty after a boot, and bind() would name no directory. */
+
+static ngx_int_t
+ngx_agent_control_directory(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+{
+    char         *slash, dir[PATH_MAX];
+    struct stat   st;
+
+    (void) ngx_cpystrn((u_char *) dir, ascf->control.data, sizeof(dir));
+
+    slash = strrchr(dir, '/');
+
+    if (slash == NULL || slash == dir) {
+        return NGX_OK;
+    }
+
+    *slash = '\0';
+
+    if (stat(dir, &st) == 0 || ngx_errno != NGX_ENOENT) {
+        return NGX_OK;                      /* else bind() will tell */
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "the directory of \"agent_control\" \"%V\" is not there: "
+                  "install -d -m 755 %s in %s:%ui", &ascf->control, dir,
+                  ascf->file, ascf->line);
+
+    return NGX_ERROR;
 }
 
 

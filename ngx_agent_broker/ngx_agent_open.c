@@ -140,8 +140,8 @@ ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
         if (i == policy->env_count || !json_is_string(value)) {
             (void) policy_error(err, "variable", name,
                                 i == policy->env_count
-                                ? "is not one that \"env\" of the policy "
-                                  "lists"
+                                ? "is not in \"env\" of the policy: ask its "
+                                  "operator to add it there, or leave it out"
                                 : "has a value that is no string");
             ngx_agent_control_refuse(l, "bad_request", "%s", err);
             return NGX_DECLINED;

@@ -4,6 +4,7 @@
  * here: nothing unchecked reaches a request.
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "policy_internal.h"
@@ -27,6 +28,7 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
 {
     size_t       i;
     address_t    a;
+    char         shown[AUTHORITY_HOST_MAX + 4];
     const char  *why;
 
     why = NULL;
@@ -50,8 +52,8 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         why = "has \"tunnel\", which needs an exact host";
 
     } else if (rule->tunnel && (rule->credential || rule->plaintext)) {
-        why = "has \"tunnel\": no credential can be attached to what is not "
-              "seen, and cleartext needs none";
+        why = "has \"tunnel\", which passes TLS on unread: no credential and "
+              "no \"plaintext\" goes with it";
 
     } else if (rule->plaintext && rule->port == 0) {
         why = "has \"plaintext\", which needs an exact port";
@@ -112,7 +114,14 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         }
     }
 
-    return why ? policy_error(err, "host", rule->host, why) : 0;
+    if (why == NULL) {
+        return 0;
+    }
+
+    (void) snprintf(shown, sizeof(shown), "%s%s", rule->wildcard ? "*." : "",
+                    rule->host);
+
+    return policy_error(err, "host", shown, why);
 }
 
 

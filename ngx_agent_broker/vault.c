@@ -245,7 +245,9 @@ open_checked(const char *path, uid_t owner, const char *shown,
         (void) refuse(err, "vault \"%s\" cannot be opened: %s", shown,
                       errno == ELOOP ? "it is a symbolic link; name the file "
                                        "itself"
-                                     : strerror(errno));
+                      : errno == ENOENT ? "No such file: make it, as "
+                                          "vault.example says"
+                                        : strerror(errno));
         (void) close(dir);
         return -1;
     }

@@ -294,7 +294,17 @@ for my $error (qw(policy_gone lease_invalid)) {
     is($r->{json}{reason}, 'broker', 'a broker that stays away ends it');
     cmp_ok($r->{ms}, '>', 9500, 'not before ten seconds');
     cmp_ok($r->{ms}, '<', 13000, 'and not long after');
+    like($r->{json}{error}{fix}, qr/^start the broker again/, 'and says so');
     end($b);
+}
+
+# what is no socket
+
+for my $path (dir(), '/etc/passwd') {
+    my $r = jail(['run', '--control', $path, '--', 'true']);
+    is($r->{status}, 125, "$path as the broker's socket");
+    is($r->{json}{error}{errno}, 'ENOTSOCK', 'is none');
+    like($r->{json}{error}{fix}, qr/--control/, 'and the fix names the option');
 }
 
 # near_limit

@@ -75,6 +75,7 @@ for my $user (ways()) {
     is($r->{status}, 2, "$way: a name that the policy does not list: status 2");
     is($r->{out}, '', 'there is no result');
     like($r->{err}, qr/OTHER/, 'the name is said');
+    like($r->{err}, qr/leave it out/, 'and what to do');
     unlike($r->{err}, qr/$secret/, 'its value is not');
 
     $r = jail(['run', '--offline', '--env', "TZ=$secret", '--', 'true'],
