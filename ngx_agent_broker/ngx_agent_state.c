@@ -237,7 +237,7 @@ ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
-/* By what it is open on, in a directory of descriptors; not itself, nor `but`. */
+/* By what it is open on, in a directory of descriptors; and not `but`. */
 
 static ngx_fd_t
 ngx_agent_state_find(const char *name, struct stat *st, ngx_fd_t but)

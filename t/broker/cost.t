@@ -31,7 +31,8 @@ my $dns   = $t->dns({
     '*.mute.example'  => { drop => 1 },
 });
 
-my $bounds = join ' ', map { "$_ 1000000000;" }
+my $bounds = join ' ', 'audit_budget 1000000000 1000g;',
+             map { "$_ 1000000000;" }
              qw(requests names refusals bytes_up bytes_down);
 my $here = 'private 127.0.0.0/8;';
 

@@ -26,6 +26,7 @@ sub http ($n) {
         launchers  user:$>;
         wall_clock 1h;
         requests   1000000;
+        audit_budget 1000000 1g;
         refusals   1000000;
         host 127.0.0.1:$port { $here }
         host g$n.example { hint "generation $n"; }
