@@ -37,7 +37,6 @@ my $b = $t->broker(http => <<"END");
         trusted_certificate $ca;
         requests 1000000;
         audit_budget 1000000 1g;
-        audit_budget 1000000 1g;
         refusals 1000000;
         host api.internal:$port {
             methods GET POST HEAD;

@@ -43,7 +43,6 @@ my $b = $t->broker(http => <<"END");
     agent_policy analysis {
         requests 1000000;
         audit_budget 1000000 1g;
-        audit_budget 1000000 1g;
         host trouble.internal:$port { methods GET POST; plaintext on;
                                       private 127.0.0.0/8; }
         host first.internal:@{[$keeps->port]} {
