@@ -173,8 +173,8 @@ static const advice_row_t  advice_rows[] = {
       "use a kernel of 5.11 or later: close_range is needed" },
 
     { STAGE_CGROUP_ATTACH, 0, NULL, NULL,
-      "the box may not join its group: run once as root: scripts/setup-host "
-      "USER; with systemd and cgroup v2 also, for one command: systemd-run "
+      "the box may not join its group: as root, again after each boot: "
+      "scripts/setup-host USER; with systemd and cgroup v2 also, for one command: systemd-run "
       "--user --scope -p Delegate=yes jail run ..." },
     { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
 

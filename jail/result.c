@@ -96,6 +96,12 @@ result_judge(result_t *r, const verdict_t *v)
     } else {
         r->reason = failed ? REASON_NONZERO : REASON_OK;
     }
+
+    /* the kernel or the launcher, whoever was first: by the same signal */
+
+    if (r->reason == REASON_OOM && r->exit_code == -1) {
+        r->signal = SIGKILL;
+    }
 }
 
 

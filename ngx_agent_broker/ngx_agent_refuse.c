@@ -73,7 +73,8 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the host is allowed, but its name has no address now" },
 
     [NGX_AGENT_REASON_ADDRESS] = { "address_not_allowed", 403,
-        "the host is allowed, but not at the address its name has" },
+        "the host is allowed, but not at the address its name has: its "
+        "operator can add a private range" },
 
     [NGX_AGENT_REASON_AUDIT] = { "audit_unavailable", 503,
         "the request cannot be recorded now, so it is not made: try later" },

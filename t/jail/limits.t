@@ -42,6 +42,7 @@ END
 
     ($j) = limited(['--memory', '48m'], 'x = bytearray(200 << 20)', @as);
     is($j->{reason}, 'oom', "$way: memory ends it");
+    is($j->{signal}, 'SIGKILL', 'whoever was first');
     cmp_ok($j->{usage}{memory_peak}, '<=', 48 << 20, 'at its limit');
 
     ($j, $r) = limited(['--memory', '48m'], <<'END', @as);
