@@ -514,7 +514,8 @@ SKIP: {
             $lost++;
             diag "$hit: $r->{out}";
         }
-        if (!-e "$ws/b" && $r->{json}
+        # where the result itself could not be written nobody is told
+        if (!-e "$ws/b" && $r->{out} ne ''
             && !grep { $_ eq 'b' } @{ $w->{removed} // [] })
         {
             $untold++;
