@@ -493,7 +493,7 @@ for my $listen ('127.0.0.1:1', '[::1]:1', 'unix:/tmp/x.sock') {
             qr/"listen \Q$listen\E" too: remove it/);
 }
 accepted('listen in another server', http('', late =>
-         'server { listen 127.0.0.1:1; return 403; }'));
+         "server { listen unix:$prefix/other.sock; return 403; }"));
 refused('a zone that is too small', http('', zone => 'agent_zone 64k;'),
         qr/too small.*they need "agent_zone \d+k"/);
 {
