@@ -81,7 +81,9 @@ control_connect(const char *path, fault_t *fault)
         err = errno;
         control_free(c);
 
-        if (err == ECONNREFUSED && stat(path, &st) == 0
+        /* refused, or not to be written by this user: in any case no socket */
+
+        if ((err == ECONNREFUSED || err == EACCES) && stat(path, &st) == 0
             && !S_ISSOCK(st.st_mode))
         {
             err = ENOTSOCK;
