@@ -175,8 +175,7 @@ static const advice_row_t  advice_rows[] = {
     { STAGE_CGROUP_ATTACH, 0, NULL, NULL,
       "the box may not join its group: as root, again after each boot: "
       "scripts/setup-host USER; with systemd and cgroup v2 also, for one "
-      "command: systemd-run "
-      "--user --scope -p Delegate=yes jail run ..." },
+      "command: systemd-run --user --scope -p Delegate=yes jail run ..." },
     { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
 
     NEEDS_CAPS(STAGE_NET_LO, EPERM),

@@ -15,8 +15,23 @@
 #include "ngx_agent_audit.h"
 
 
+/* What is left for the writers: a generation, and its descriptor. */
+
+typedef struct {
+    struct iovec        iov;
+    struct msghdr       msg;
+
+    union {
+        struct cmsghdr  align;
+        u_char          space[CMSG_SPACE(sizeof(int))];
+    } control;
+} ngx_agent_audit_letter_t;
+
+
 static ngx_fd_t ngx_agent_audit_file_open(ngx_str_t *name, int flags,
     struct stat *st, ngx_log_t *log);
+static void ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter,
+    uint64_t *generation);
 static ngx_uint_t ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size);
 static ngx_uint_t ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b);
 static void ngx_agent_audit_close(void *data);
@@ -354,15 +369,9 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
 static ngx_int_t
 ngx_agent_audit_post(ngx_agent_audit_shared_t *shared, ngx_fd_t fd)
 {
-    uint64_t         generation, before;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-
-    union {
-        struct cmsghdr  align;
-        u_char          space[CMSG_SPACE(sizeof(int))];
-    } control;
+    uint64_t                   generation, before;
+    struct cmsghdr            *cmsg;
+    ngx_agent_audit_letter_t   letter;
 
     if (shared->generation == 0) {
 
@@ -376,23 +385,16 @@ ngx_agent_audit_post(ngx_agent_audit_shared_t *shared, ngx_fd_t fd)
 
     generation = shared->generation + 1;
 
-    iov.iov_base = &generation;
-    iov.iov_len = sizeof(generation);
+    ngx_agent_audit_letter(&letter, &generation);
 
-    ngx_memzero(&control, sizeof(control));
-    ngx_memzero(&msg, sizeof(struct msghdr));
-    msg.msg_iov = &iov;
-    msg.msg_iovlen = 1;
-    msg.msg_control = &control;
-    msg.msg_controllen = sizeof(control);
-
-    cmsg = CMSG_FIRSTHDR(&msg);
+    cmsg = CMSG_FIRSTHDR(&letter.msg);
     cmsg->cmsg_level = SOL_SOCKET;
     cmsg->cmsg_type = SCM_RIGHTS;
     cmsg->cmsg_len = CMSG_LEN(sizeof(int));
     ngx_memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 
-    if (sendmsg(ngx_agent_audit_mail[0], &msg, MSG_DONTWAIT|MSG_NOSIGNAL)
+    if (sendmsg(ngx_agent_audit_mail[0], &letter.msg,
+                MSG_DONTWAIT|MSG_NOSIGNAL)
         != (ssize_t) sizeof(generation))
     {
         return NGX_ERROR;
@@ -414,39 +416,41 @@ ngx_agent_audit_post(ngx_agent_audit_shared_t *shared, ngx_fd_t fd)
 }
 
 
+static void
+ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter, uint64_t *generation)
+{
+    ngx_memzero(letter, sizeof(ngx_agent_audit_letter_t));
+
+    letter->iov.iov_base = generation;
+    letter->iov.iov_len = sizeof(uint64_t);
+
+    letter->msg.msg_iov = &letter->iov;
+    letter->msg.msg_iovlen = 1;
+    letter->msg.msg_control = &letter->control;
+    letter->msg.msg_controllen = sizeof(letter->control);
+}
+
+
 /* The newest file's descriptor takes the place of an old one. */
 
 ngx_int_t
 ngx_agent_audit_fetch(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
 {
-    int              fd;
-    ssize_t          n;
-    uint64_t         generation;
-    ngx_int_t        rc;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-
-    union {
-        struct cmsghdr  align;
-        u_char          space[CMSG_SPACE(sizeof(int))];
-    } control;
+    int                        fd;
+    ssize_t                    n;
+    uint64_t                   generation;
+    ngx_int_t                  rc;
+    struct cmsghdr            *cmsg;
+    ngx_agent_audit_letter_t   letter;
 
     if (ngx_agent_audit_generation == shared->generation) {
         return NGX_OK;
     }
 
-    iov.iov_base = &generation;
-    iov.iov_len = sizeof(generation);
-
-    ngx_memzero(&msg, sizeof(struct msghdr));
-    msg.msg_iov = &iov;
-    msg.msg_iovlen = 1;
-    msg.msg_control = &control;
-    msg.msg_controllen = sizeof(control);
+    ngx_agent_audit_letter(&letter, &generation);
 
     do {
-        n = recvmsg(ngx_agent_audit_mail[1], &msg,
+        n = recvmsg(ngx_agent_audit_mail[1], &letter.msg,
                     MSG_PEEK|MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
     } while (n == -1 && ngx_errno == NGX_EINTR);
 
@@ -455,7 +459,7 @@ ngx_agent_audit_fetch(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
         return NGX_ERROR;
     }
 
-    cmsg = msg.msg_controllen ? CMSG_FIRSTHDR(&msg) : NULL;
+    cmsg = letter.msg.msg_controllen ? CMSG_FIRSTHDR(&letter.msg) : NULL;
 
     if (cmsg == NULL || cmsg->cmsg_level != SOL_SOCKET
         || cmsg->cmsg_type != SCM_RIGHTS

@@ -529,9 +529,7 @@ ngx_agent_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (r->upstream
-        && ngx_agent_is_no_answer(r, r->upstream))
-    {
+    if (r->upstream && ngx_agent_is_no_answer(r, r->upstream)) {
         /*
          * What follows it would reach the box as it is, past this filter: as
          * the body of an interim answer, through a tunnel, or raw.
