@@ -60,14 +60,16 @@ LINK_JAIL := $(JAIL_LINK)
 endif
 
 CFLAGS_ALL = -std=gnu17 -D_GNU_SOURCE= $(WARN) $(HARDEN) -fPIE $(SAN) \
-             -iquote $(O) $(CC_OPT) $(CFLAGS)
+             $(INCLUDES) -iquote $(O) $(CC_OPT) $(CFLAGS)
 
-# Only for tests: with jail/ among the quoted directories, jail/limits.h stands
-# where the compiler's own <limits.h> looks for the C library's.  The messages
-# of unit tests may be cut, which clang has no such warning of.
+# A header is named with its folder: "base/fault.h"; the module names those
+# that it shares with the launcher from the top: "jail/shared/limits.h".
 
-TEST_FLAGS := -iquote jail -iquote ngx_agent_broker
-UNIT_FLAGS := $(TEST_FLAGS) -Wno-format-truncation
+INCLUDES := -iquote jail -iquote ngx_agent_broker -iquote .
+
+# The messages of unit tests may be cut, which clang has no such warning of.
+
+UNIT_FLAGS := -Wno-format-truncation
 
 LDFLAGS_ALL = $(SAN) $(HARDEN_LD) $(LD_OPT) $(LDFLAGS)
 
@@ -76,13 +78,18 @@ LIBS_PURE := -ljansson -lcrypto -lpcre2-8 -lpsl
 
 # Sources
 
-JAIL_SRCS := $(filter-out jail/seccomp_gen.c,$(wildcard jail/*.c))
+JAIL_SRCS := $(filter-out jail/box/seccomp_gen.c,\
+               $(wildcard jail/*.c jail/*/*.c))
+JAIL_HDRS := $(wildcard jail/*/*.h)
 JAIL_OBJS := $(JAIL_SRCS:%.c=$(O)/o/%.o)
 
 # the broker's files without nginx in them
-PURE_SRCS := $(filter-out ngx_agent_broker/ngx_%,\
-               $(wildcard ngx_agent_broker/*.c))
+PURE_SRCS := $(foreach f,$(wildcard ngx_agent_broker/*/*.c),\
+               $(if $(filter ngx_%,$(notdir $f)),,$f))
 PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
+
+# what both programs must agree on
+SHARED_SRCS := $(wildcard jail/shared/*.c)
 
 UNIT_SRCS := $(wildcard t/unit/*_test.c)
 UNIT_OBJS := $(UNIT_SRCS:%.c=$(O)/o/%.o)
@@ -92,8 +99,10 @@ FUZZ_SRCS := $(wildcard t/fuzz/*.c)
 FUZZ_BINS := $(FUZZ_SRCS:t/fuzz/%.c=objs/fuzz/%)
 
 MODULE := ngx_agent_broker_module.so
-MODULE_SRCS := $(wildcard ngx_agent_broker/*.c) jail/limits.c
-MODULE_HDRS := $(wildcard ngx_agent_broker/*.h) jail/limits.h
+MODULE_SRCS := $(wildcard ngx_agent_broker/*.c ngx_agent_broker/*/*.c) \
+               $(wildcard jail/shared/*.c)
+MODULE_HDRS := $(wildcard ngx_agent_broker/*.h ngx_agent_broker/*/*.h) \
+               $(wildcard jail/shared/*.h)
 
 TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
 TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
@@ -125,10 +134,7 @@ $(O)/jail: $(JAIL_OBJS)
 # The seccomp filter is compiled here, by libseccomp, and not at each start:
 # loading the ready program takes a fifth of the time.
 
-ifneq ($(wildcard jail/seccomp_gen.c),)
-
-$(O)/seccomp_gen: jail/seccomp_gen.c $(wildcard jail/*.h) Makefile \
-                  auto/rules.mk
+$(O)/seccomp_gen: jail/box/seccomp_gen.c $(JAIL_HDRS) Makefile auto/rules.mk
 	@mkdir -p $(@D)
 	$(say) CC $@
 	$(Q)$(CC) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS_ALL)) -pie \
@@ -140,8 +146,6 @@ $(O)/seccomp_filter.h: $(O)/seccomp_gen
 	@mv -f $@.new $@
 
 $(JAIL_OBJS) $(UNIT_OBJS): | $(O)/seccomp_filter.h
-
-endif
 
 $(O)/o/%.o: %.c Makefile auto/rules.mk
 	@mkdir -p $(@D)
@@ -175,13 +179,20 @@ $(O)/nginx/Makefile: ngx_agent_broker/config $(NGINX_SRC)/conf_flags \
 	    --add-dynamic-module="$(ROOT)/ngx_agent_broker" \
 	    --builddir="$(NGX_OBJS)"' > $(O)/nginx/configure.log 2>&1 \
 	    || { cat $(O)/nginx/configure.log; rm -f $@; exit 1; }
+	@echo $(MODULE_SRCS) > $(O)/nginx/sources
 	@touch $@
+
+# a file that came or went is in no Makefile of before
+
+ifneq ($(strip $(MODULE_SRCS)),$(strip $(file < $(O)/nginx/sources)))
+$(O)/nginx/Makefile: FORCE
+endif
 
 # nginx's Makefile knows only the headers that `config` lists: a changed
 # header drops the module's objects.
 
 $(O)/nginx/headers: $(MODULE_HDRS) | $(O)/nginx/Makefile
-	@rm -rf $(O)/nginx/addon/ngx_agent_broker/*.o $(O)/nginx/addon/jail/*.o
+	@rm -f $(O)/nginx/addon/*/*.o
 	@touch $@
 
 $(O)/$(MODULE): $(MODULE_SRCS) $(MODULE_HDRS) $(O)/nginx/Makefile \
@@ -245,7 +256,7 @@ fuzz: $(FUZZ_BINS)
 	    echo runs, nothing found; \
 	done
 
-objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
+objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) $(SHARED_SRCS) $(MODULE_HDRS) Makefile \
              auto/rules.mk
 	@mkdir -p $(@D)
 	@[ -n "$(FUZZ_CC)" ] || { echo "make fuzz needs clang:" \
@@ -254,8 +265,8 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) jail/limits.c $(MODULE_HDRS) Makefile \
 	$(Q)$(FUZZ_CC) -std=gnu17 -D_GNU_SOURCE= $(WARN) -O1 -g \
 	    -fsanitize=fuzzer,address,undefined \
 	    -fno-sanitize-recover=undefined \
-	    $(TEST_FLAGS) -o $@ \
-	    $< $(PURE_SRCS) jail/limits.c $(LIBS_PURE)
+	    $(INCLUDES) -o $@ \
+	    $< $(PURE_SRCS) $(SHARED_SRCS) $(LIBS_PURE)
 
 
 # Tests and figures

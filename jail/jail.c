@@ -58,10 +58,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "broker.h"
-#include "cgroup.h"
-#include "doctor.h"
-#include "run.h"
+#include "broker/broker.h"
+#include "cgroup/cgroup.h"
+#include "doctor/doctor.h"
+#include "run/run.h"
 
 
 #define JAIL_VERSION      "0.1.0"

@@ -58,16 +58,16 @@
 
 #include <jansson.h>
 
-#include "../jail/limits.h"
-#include "address.h"
-#include "audit_line.h"
-#include "authority.h"
-#include "bounds.h"
-#include "mint.h"
-#include "policy.h"
-#include "system_names.h"
-#include "target.h"
-#include "vault.h"
+#include "jail/shared/limits.h"
+#include "parse/address.h"
+#include "audit/audit_line.h"
+#include "parse/authority.h"
+#include "policy/bounds.h"
+#include "door/mint.h"
+#include "policy/policy.h"
+#include "parse/system_names.h"
+#include "parse/target.h"
+#include "policy/vault.h"
 
 
 #define NGX_AGENT_PROTOCOL       1

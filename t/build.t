@@ -88,7 +88,7 @@ ok(-f $module, 'and the module');
 
 is(in_tree('make', '-q')->{status}, 0, 'a second make has nothing to do');
 
-for my $header ('jail/limits.h', 'ngx_agent_broker/ngx_agent_broker.h') {
+for my $header ('jail/shared/limits.h', 'ngx_agent_broker/ngx_agent_broker.h') {
     utime time + 2, time + 2, "$tree/$header";
     is(in_tree('make', '-q')->{status}, 1, "a changed $header is noticed");
     utime 0, 0, "$tree/$header";

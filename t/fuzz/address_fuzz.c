@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 
-#include "address.h"
+#include "parse/address.h"
 
 
 int

@@ -7,7 +7,7 @@
 
 #include "fuzz.h"
 
-#include "audit_line.h"
+#include "audit/audit_line.h"
 
 
 int

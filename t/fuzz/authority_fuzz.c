@@ -8,8 +8,8 @@
 
 #include "fuzz.h"
 
-#include "address.h"
-#include "authority.h"
+#include "parse/address.h"
+#include "parse/authority.h"
 
 
 static void

@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "connect.h"
+#include "parse/connect.h"
 
 
 int

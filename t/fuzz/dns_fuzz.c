@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "dns.h"
+#include "parse/dns.h"
 
 
 int

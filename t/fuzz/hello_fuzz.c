@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "hello.h"
+#include "parse/client_hello.h"
 
 
 int

@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "message.h"
+#include "parse/message.h"
 
 
 int

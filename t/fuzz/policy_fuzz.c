@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "policy.h"
+#include "policy/policy.h"
 
 
 static void

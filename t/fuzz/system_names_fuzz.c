@@ -2,7 +2,7 @@
 
 #include "fuzz.h"
 
-#include "system_names.h"
+#include "parse/system_names.h"
 
 
 int

@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 
-#include "target.h"
+#include "parse/target.h"
 
 
 static void

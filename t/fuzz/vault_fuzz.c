@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 
-#include "vault.h"
+#include "policy/vault.h"
 
 
 static void

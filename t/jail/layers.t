@@ -20,9 +20,9 @@ my ($uptime) = do { local (@ARGV) = '/proc/uptime'; map { split } <> };
 # A-117: nothing is timed by the time of day, which can be set
 my $root = root_dir();
 my $clocks = 'CLOCK_REALTIME|\bgettimeofday\(|\btime\(NULL';
-is(join(' ', `grep -lE '$clocks' $root/jail/*.[ch]`), '',
+is(join(' ', `grep -lE '$clocks' $root/jail/*/*.[ch]`), '',
    'A-117 no timer is of the time of day');
-cmp_ok(scalar(() = `grep -lE 'CLOCK_MONOTONIC' $root/jail/*.[ch]`), '>', 0,
+cmp_ok(scalar(() = `grep -lE 'CLOCK_MONOTONIC' $root/jail/*/*.[ch]`), '>', 0,
        'control: but of one that nobody sets');
 
 for my $user (ways()) {

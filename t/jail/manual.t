@@ -46,7 +46,7 @@ for my $name (map { /^(\w+)=/ } split /\n/, box('env')->{stdout}) {
     like($text, qr/^\.It Ev .*\b$name\b/m, "the variable $name");
 }
 
-open my $c, '<', root_dir() . '/jail/result.c' or die $!;
+open my $c, '<', root_dir() . '/jail/run/result.c' or die $!;
 my @reasons = do { local $/; <$c> } =~ /\[REASON_\w+\] = "(\w+)"/g;
 cmp_ok(scalar @reasons, '>', 10, 'there are reasons');
 like($text, qr/^\.It Cm $_$/m, "the reason $_") for @reasons;

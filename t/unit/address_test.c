@@ -7,7 +7,7 @@
 
 #include "unit.h"
 
-#include "address.h"
+#include "parse/address.h"
 
 
 #define A  ADDRESS_ALLOWED

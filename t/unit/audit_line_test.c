@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-#include "audit_line.h"
+#include "audit/audit_line.h"
 
 
 static audit_line_t  line;

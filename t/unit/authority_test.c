@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "authority.h"
+#include "parse/authority.h"
 
 
 typedef struct {

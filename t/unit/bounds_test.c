@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "bounds.h"
+#include "policy/bounds.h"
 
 
 static void

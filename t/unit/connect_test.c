@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "connect.h"
+#include "parse/connect.h"
 
 
 #define C(target)  "CONNECT " target " HTTP/1.1\r\n"

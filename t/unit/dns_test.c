@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "dns.h"
+#include "parse/dns.h"
 
 
 typedef struct {

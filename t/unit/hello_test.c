@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "hello.h"
+#include "parse/client_hello.h"
 #include "hellos.h"
 
 

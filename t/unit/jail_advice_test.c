@@ -7,7 +7,7 @@
 #include "unit.h"
 
 /* the table itself is looked at */
-#include "advice.c"
+#include "base/advice.c"
 
 
 static void

@@ -2,8 +2,8 @@
 
 #include "unit.h"
 
-#include "kind.h"
-#include "utf8.h"
+#include "files/media_type.h"
+#include "shared/utf8.h"
 
 
 #define OCTETS  "application/octet-stream"

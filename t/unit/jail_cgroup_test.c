@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "cgroup_text.h"
+#include "cgroup/cgroup_text.h"
 #include "unit.h"
 
 

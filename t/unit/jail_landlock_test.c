@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "landlock.h"
+#include "box/landlock.h"
 
 
 #define REFER         (1ull << 13)

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "output.h"
+#include "run/output.h"
 
 
 /* the text of data, fed in pieces of size bytes */

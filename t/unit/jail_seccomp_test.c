@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "seccomp_table.h"
+#include "box/seccomp_table.h"
 #include "seccomp_filter.h"
 
 

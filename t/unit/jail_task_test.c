@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "broker.h"
-#include "task.h"
+#include "broker/broker.h"
+#include "broker/open_reply.h"
 
 
 #define UNIT_TASK                                                           \

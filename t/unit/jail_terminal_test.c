@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "terminal.h"
+#include "run/terminal.h"
 
 
 static const struct {

@@ -11,9 +11,9 @@
 #include <openssl/sha.h>
 #include <openssl/x509.h>
 
-#include "certificate.h"
-#include "jks.h"
-#include "trust.h"
+#include "env/certificate.h"
+#include "env/jks.h"
+#include "env/trust.h"
 
 
 typedef struct {

@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "variables.h"
+#include "env/variables.h"
 
 
 #define SECRET  "s3cr3t-marker"

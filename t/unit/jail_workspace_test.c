@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "workspace.h"
+#include "files/workspace.h"
 
 
 static const struct {

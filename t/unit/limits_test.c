@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "limits.h"
+#include "shared/limits.h"
 
 
 static void

@@ -8,7 +8,7 @@
 
 #include "unit.h"
 
-#include "message.h"
+#include "parse/message.h"
 
 
 #define ID    "0123456789abcdef0123456789abcdef"

@@ -10,7 +10,7 @@
 
 #include "unit.h"
 
-#include "mint.h"
+#include "door/mint.h"
 
 
 #define DAY  (24 * 60 * 60)

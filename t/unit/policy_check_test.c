@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "policy.h"
+#include "policy/policy.h"
 
 
 static char  err[POLICY_ERROR_MAX];

@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "policy.h"
+#include "policy/policy.h"
 
 
 #define PEM    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

@@ -2,7 +2,7 @@
 
 #include "unit.h"
 
-#include "system_names.h"
+#include "parse/system_names.h"
 
 
 static size_t

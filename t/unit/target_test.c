@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "target.h"
+#include "parse/target.h"
 
 
 #define HOST_NONE  NULL

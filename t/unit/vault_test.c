@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-#include "vault.h"
+#include "policy/vault.h"
 
 
 #define SECRET   "sk_live_0123456789abcdef"

@@ -1,0 +1,64 @@
+/*
+ * What the box's file system is put together from.  Paths in the box are
+ * without their first "/", and its root is the working directory.  All return
+ * -1 with errno, and may leave in `detail` what it was about.
+ */
+
+#ifndef JAIL_MOUNT_OPS_H
+#define JAIL_MOUNT_OPS_H
+
+#include "box/mount_api.h"
+#include "box/setup.h"
+
+
+#define NOEXEC              MOUNT_ATTR_NOEXEC
+#define NOSUID              MOUNT_ATTR_NOSUID
+#define NODEV               MOUNT_ATTR_NODEV
+#define RDONLY              MOUNT_ATTR_RDONLY
+
+
+/* A file in the box that holds the text. */
+int mount_text(setup_t *s, const char *path, const char *text);
+
+/*
+ * The host's file or directory at the same path, read-only.  With optional,
+ * nothing where the host has nothing, and links stay links.
+ */
+int mount_host(setup_t *s, const char *path, bool optional);
+
+/* The host's device node, if it is this one: major << 8 | minor. */
+int mount_device(setup_t *s, const char *path, unsigned dev);
+
+/* A read-only clone of something in the box, over something in the box. */
+int mount_over(setup_t *s, const char *source, const char *path);
+
+/* What is mounted at source, once more, with the flags that it has there. */
+int mount_bind(const char *source, const char *path);
+
+/* A directory to mount on: a new one, or one that is there, and no link. */
+int mount_point(setup_t *s, const char *path);
+
+/* A new tmpfs with its limits; flags are MS_*. */
+int mount_tmpfs(const char *path, uint64_t bytes, unsigned mode,
+    unsigned long flags);
+
+/*
+ * A new file system that is mounted nowhere yet; options are names and
+ * values, then NULL; attr are MOUNT_ATTR_*.
+ */
+int mount_fs(const char *type, const char *const *options, uint64_t attr);
+
+/* Attaches a tree (or fails with -1 for -1) and closes it. */
+int mount_attach(setup_t *s, int tree, const char *path);
+
+/* flags: 0 or AT_RECURSIVE */
+int mount_attr(int fd, uint64_t attr, unsigned flags);
+
+/* The directories above path that are not there. */
+int mount_parents(setup_t *s, const char *path);
+
+/* The content of one of the task's files. */
+int mount_copy(setup_t *s, const task_file_t *file);
+
+
+#endif /* JAIL_MOUNT_OPS_H */

@@ -1,0 +1,612 @@
+/*
+ * The lease and its life.  States and what leads from one to the other:
+ *
+ *   OPEN      -- serve answered ------------------------------> SERVING
+ *   SERVING   -- the connection closes -----------------------> RESUMING
+ *   SERVING   -- drain: resume on a second connection, and keep the first
+ *                one until it closes, since requests in flight end there
+ *   RESUMING  -- resume answered -----------------------------> SERVING
+ *   any       -- refused, garbage, ten seconds without answer -> LOST
+ *
+ * A refusal is final: the broker judges a resumption by its new policy, and
+ * a box that the policy does not allow must end at once.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker/broker.h"
+#include "base/clock.h"
+#include "broker/open_reply.h"
+
+
+#define BROKER_OPEN_WAIT    5000        /* ms, for an answer to open */
+#define BROKER_CLOSE_WAIT   5000
+#define BROKER_RESUME_WAIT  10000
+#define BROKER_RETRY_MIN    20
+#define BROKER_RETRY_MAX    200
+
+
+static json_t *broker_env(const variables_t *variables);
+static int broker_active(broker_t *b, int64_t now, fault_t *fault);
+static int broker_next(broker_t *b, int64_t now, fault_t *fault);
+static int broker_leased(broker_t *b, json_t *answer, fault_t *fault);
+static void broker_resume(broker_t *b, int64_t now);
+static void broker_try(broker_t *b, int64_t now);
+static void broker_retry(broker_t *b, int64_t now);
+static int broker_lost(broker_t *b);
+
+
+int
+broker_open(broker_t *b, const char *path, const broker_request_t *request,
+    uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
+{
+    json_t      *open, *answer;
+    int64_t      deadline;
+    const char  *error;
+
+    *b = (broker_t) { .state = BROKER_LOST, .path = path };
+
+    b->active = control_connect(path, fault);
+
+    if (b->active == NULL) {
+        return -1;
+    }
+
+    open = json_pack("{s:i, s:s, s:s, s:s*, s:s*, s:s*, s:o*}",
+                     "v", BROKER_PROTOCOL,
+                     "op", "open",
+                     "policy", request->policy,
+                     "external_id", request->external_id,
+                     "label", request->label,
+                     "code_sha256", request->code_sha256,
+                     "env", broker_env(request->variables));
+
+    if (open == NULL) {
+        return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+    }
+
+    deadline = clock_ms() + BROKER_OPEN_WAIT;
+
+    if (control_send(b->active, open, NULL, 0, deadline, fault) != 0) {
+        return -1;
+    }
+
+    answer = control_answer(b->active, deadline, fault);
+
+    if (answer == NULL) {
+        return -1;
+    }
+
+    b->task = answer;
+
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        error = json_string_value(json_object_get(answer, "error"));
+        (void) control_refused(answer, fault);
+
+        /* of all that is asked for only a variable's name can be wrong */
+
+        if (request->variables->n && error
+            && strcmp(error, "bad_request") == 0)
+        {
+            fault->stage = STAGE_USAGE;
+        }
+
+        return -1;
+    }
+
+    if (task_read(answer, b->task_id, b->policy_hash, limits, spec, fault)
+        != 0)
+    {
+        return -1;
+    }
+
+    b->state = BROKER_OPEN;
+
+    return 0;
+}
+
+
+/* NULL when there are none: the key is left out then. */
+
+static json_t *
+broker_env(const variables_t *v)
+{
+    char       name[VARIABLES_NAME_MAX + 1];
+    json_t    *env;
+    unsigned   i;
+
+    env = v->n ? json_object() : NULL;
+
+    for (i = 0; env && i < v->n; i++) {
+        (void) memcpy(name, v->pairs[i], v->names[i]);
+        name[v->names[i]] = '\0';
+        (void) json_object_set_new(env, name,
+                                json_string(v->pairs[i] + v->names[i] + 1));
+    }
+
+    return env;
+}
+
+
+int
+broker_serve(broker_t *b, const int *doors, unsigned ndoors, fault_t *fault)
+{
+    json_t  *serve;
+
+    (void) memcpy(b->doors, doors, ndoors * sizeof(int));
+    b->ndoors = ndoors;
+
+    serve = json_pack("{s:s}", "op", "serve");
+
+    if (serve == NULL) {
+        return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+    }
+
+    b->deadline = clock_ms() + BROKER_OPEN_WAIT;
+
+    return control_send(b->active, serve, doors, ndoors, b->deadline, fault);
+}
+
+
+unsigned
+broker_poll(broker_t *b, struct pollfd *fds)
+{
+    unsigned    i, n;
+    control_t  *all[] = { b->active, b->next, b->draining };
+
+    n = 0;
+
+    for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i]) {
+            fds[n++] = (struct pollfd) { .fd = all[i]->fd, .events = POLLIN };
+        }
+    }
+
+    return n;
+}
+
+
+int64_t
+broker_deadline(const broker_t *b)
+{
+    if (b->state == BROKER_OPEN && b->ndoors) {
+        return b->deadline;
+    }
+
+    if (b->state != BROKER_RESUMING && b->next == NULL && b->retry_at == 0) {
+        return INT64_MAX;
+    }
+
+    return b->retry_at && b->retry_at < b->deadline ? b->retry_at
+                                                    : b->deadline;
+}
+
+
+int
+broker_events(broker_t *b, int64_t now, fault_t *fault)
+{
+    json_t  *message;
+
+    if (b->state == BROKER_NONE || b->state == BROKER_LOST) {
+        return 0;
+    }
+
+    while (b->draining) {
+
+        switch (control_read(b->draining, &message)) {
+
+        case CONTROL_MESSAGE:
+            json_decref(message);
+            continue;
+
+        case CONTROL_AGAIN:
+            break;
+
+        default:
+            control_free(b->draining);
+            b->draining = NULL;
+        }
+
+        break;
+    }
+
+    if (broker_active(b, now, fault) != 0) {
+        return broker_lost(b);
+    }
+
+    if (b->retry_at && now >= b->retry_at) {
+        broker_try(b, now);
+    }
+
+    if (broker_next(b, now, fault) != 0) {
+        return broker_lost(b);
+    }
+
+    if (broker_deadline(b) != INT64_MAX && now >= b->deadline) {
+        (void) fault_set(fault, STAGE_BROKER, ETIMEDOUT,
+                         b->state == BROKER_OPEN
+                         ? "the broker did not take the doors"
+                         : "the broker was gone for %d s",
+                         BROKER_RESUME_WAIT / 1000);
+        return broker_lost(b);
+    }
+
+    return 0;
+}
+
+
+static int
+broker_active(broker_t *b, int64_t now, fault_t *fault)
+{
+    json_t      *message;
+    const char  *event;
+
+    while (b->active) {
+
+        switch (control_read(b->active, &message)) {
+
+        case CONTROL_AGAIN:
+            return 0;
+
+        case CONTROL_GARBAGE:
+            return fault_set(fault, STAGE_BROKER, EPROTO,
+                             "the broker broke the protocol");
+
+        case CONTROL_CLOSED:
+            control_free(b->active);
+            b->active = NULL;
+
+            if (b->state == BROKER_OPEN) {
+                return fault_set(fault, STAGE_BROKER, ECONNRESET,
+                                 "the broker closed the connection instead "
+                                 "of taking the doors");
+            }
+
+            broker_resume(b, now);
+            return 0;
+
+        case CONTROL_MESSAGE:
+            break;
+        }
+
+        event = json_string_value(json_object_get(message, "event"));
+
+        if (event) {
+
+            if (strcmp(event, "drain") == 0 && b->state == BROKER_SERVING) {
+                broker_resume(b, now);
+            }
+
+        } else if (json_object_get(message, "ok")
+                   && broker_leased(b, message, fault) != 0)
+        {
+            json_decref(message);
+            return -1;
+        }
+
+        json_decref(message);
+    }
+
+    return 0;
+}
+
+
+static int
+broker_next(broker_t *b, int64_t now, fault_t *fault)
+{
+    int      rc;
+    json_t  *message;
+
+    while (b->next) {
+
+        switch (control_read(b->next, &message)) {
+
+        case CONTROL_AGAIN:
+            return 0;
+
+        case CONTROL_GARBAGE:
+            return fault_set(fault, STAGE_BROKER, EPROTO,
+                             "the broker broke the protocol");
+
+        case CONTROL_CLOSED:
+            control_free(b->next);
+            b->next = NULL;
+            broker_retry(b, now);
+            return 0;
+
+        case CONTROL_MESSAGE:
+            break;
+        }
+
+        if (json_object_get(message, "ok") == NULL) {
+            json_decref(message);
+            continue;
+        }
+
+        rc = broker_leased(b, message, fault);
+        json_decref(message);
+
+        if (rc != 0) {
+            return -1;
+        }
+
+        control_free(b->draining);
+        b->draining = b->active;
+        b->active = b->next;
+        b->next = NULL;
+        b->retry_at = 0;
+    }
+
+    return 0;
+}
+
+
+/* {"ok":true,"lease":"…"}, to serve or to resume */
+
+static int
+broker_leased(broker_t *b, json_t *answer, fault_t *fault)
+{
+    const char  *lease;
+
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        return control_refused(answer, fault);
+    }
+
+    lease = json_string_value(json_object_get(answer, "lease"));
+
+    if (lease == NULL || strlen(lease) > BROKER_LEASE_MAX) {
+
+        if (b->state == BROKER_SERVING && b->next == NULL) {
+            return 0;
+        }
+
+        return fault_set(fault, STAGE_BROKER, EPROTO,
+                         "the broker's answer has no lease");
+    }
+
+    (void) strcpy(b->lease, lease);
+    b->state = BROKER_SERVING;
+
+    return 0;
+}
+
+
+static void
+broker_resume(broker_t *b, int64_t now)
+{
+    if (b->active == NULL) {
+        b->state = BROKER_RESUMING;
+    }
+
+    if (b->next || b->retry_at) {
+        return;
+    }
+
+    b->deadline = now + BROKER_RESUME_WAIT;
+    b->retry_wait = 0;
+    broker_try(b, now);
+}
+
+
+/* A failure to connect or to send is a broker that is not back yet. */
+
+static void
+broker_try(broker_t *b, int64_t now)
+{
+    json_t   *resume;
+    fault_t   ignored;
+
+    ignored = (fault_t) { 0 };
+    b->retry_at = 0;
+    b->next = control_connect(b->path, &ignored);
+
+    if (b->next == NULL) {
+        broker_retry(b, now);
+        return;
+    }
+
+    resume = json_pack("{s:i, s:s, s:s, s:s}",
+                       "v", BROKER_PROTOCOL,
+                       "op", "resume",
+                       "task_id", b->task_id,
+                       "lease", b->lease);
+
+    if (resume == NULL
+        || control_send(b->next, resume, b->doors, b->ndoors, b->deadline,
+                        &ignored) != 0)
+    {
+        control_free(b->next);
+        b->next = NULL;
+        broker_retry(b, now);
+    }
+}
+
+
+static void
+broker_retry(broker_t *b, int64_t now)
+{
+    b->retry_wait = b->retry_wait == 0 ? BROKER_RETRY_MIN
+                                       : 2 * b->retry_wait;
+
+    if (b->retry_wait > BROKER_RETRY_MAX) {
+        b->retry_wait = BROKER_RETRY_MAX;
+    }
+
+    b->retry_at = now + b->retry_wait;
+}
+
+
+static int
+broker_lost(broker_t *b)
+{
+    b->state = BROKER_LOST;
+    b->retry_at = 0;
+
+    control_free(b->next);
+    control_free(b->draining);
+    b->next = NULL;
+    b->draining = NULL;
+
+    return -1;
+}
+
+
+void
+broker_near_limit(broker_t *b, const char *limit, uint64_t used)
+{
+    json_t   *message;
+    fault_t   ignored;
+
+    if (b->state != BROKER_SERVING || b->active == NULL) {
+        return;
+    }
+
+    message = json_pack("{s:s, s:s, s:I}", "op", "near_limit", "limit", limit,
+                        "used", (json_int_t) used);
+    ignored = (fault_t) { 0 };
+
+    if (message) {
+        (void) control_send(b->active, message, NULL, 0, clock_ms(),
+                            &ignored);
+    }
+}
+
+
+/*
+ * A resumption under way is waited for: the summary of what the task was
+ * refused is kept by the broker, whichever worker it is now.
+ */
+
+json_t *
+broker_close(broker_t *b, const broker_close_t *end)
+{
+    json_t         *close, *answer, *egress;
+    int64_t         now, until, deadline;
+    fault_t         ignored;
+    unsigned        n;
+    struct pollfd   fds[BROKER_POLLFDS];
+
+    ignored = (fault_t) { 0 };
+
+    for (now = clock_ms(); b->state == BROKER_RESUMING; now = clock_ms()) {
+
+        if (broker_events(b, now, &ignored) != 0) {
+            break;
+        }
+
+        n = broker_poll(b, fds);
+        until = broker_deadline(b) - now;
+        (void) poll(fds, n, until > 1000 ? 1000 : until < 0 ? 0 : (int) until);
+    }
+
+    if (b->active == NULL
+        || (b->state != BROKER_SERVING && b->state != BROKER_OPEN))
+    {
+        return NULL;
+    }
+
+    close = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}}",
+                      "op", "close",
+                      "reason", end->reason,
+                      "exit_code", end->exit_code < 0
+                                   ? json_null()
+                                   : json_integer(end->exit_code),
+                      "usage",
+                      "wall_ms", (json_int_t) end->wall_ms,
+                      "cpu_ms", (json_int_t) end->cpu_ms,
+                      "memory_peak", (json_int_t) end->memory_peak,
+                      "pids_peak", (json_int_t) end->pids_peak,
+                      "disk_bytes", (json_int_t) end->disk_bytes);
+
+    deadline = clock_ms() + BROKER_CLOSE_WAIT;
+
+    if (close == NULL
+        || control_send(b->active, close, NULL, 0, deadline, &ignored) != 0)
+    {
+        return NULL;
+    }
+
+    do {
+        answer = control_answer(b->active, deadline, &ignored);
+        egress = json_object_get(answer, "egress");
+
+        if (json_is_object(egress)) {
+            json_incref(egress);
+            json_decref(answer);
+            return egress;
+        }
+
+        json_decref(answer);
+    } while (answer && b->state == BROKER_OPEN);
+
+    return NULL;
+}
+
+
+void
+broker_free(broker_t *b)
+{
+    while (b->ndoors > 0) {
+        (void) close(b->doors[--b->ndoors]);
+    }
+
+    control_free(b->active);
+    control_free(b->next);
+    control_free(b->draining);
+    json_decref(b->task);
+
+    *b = (broker_t) { 0 };
+}
+
+
+json_t *
+broker_policy(const char *path, const char *policy, fault_t *fault)
+{
+    json_t     *ask, *answer, *object;
+    int64_t     deadline;
+    control_t  *c;
+
+    c = control_connect(path, fault);
+
+    if (c == NULL) {
+        return NULL;
+    }
+
+    object = NULL;
+    answer = NULL;
+    deadline = clock_ms() + BROKER_OPEN_WAIT;
+
+    ask = json_pack("{s:i, s:s, s:s}", "v", BROKER_PROTOCOL, "op", "policy",
+                    "policy", policy);
+
+    if (ask == NULL) {
+        (void) fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+
+    } else if (control_send(c, ask, NULL, 0, deadline, fault) == 0) {
+        answer = control_answer(c, deadline, fault);
+    }
+
+    if (answer) {
+        object = json_object_get(answer, "policy");
+
+        if (!json_is_true(json_object_get(answer, "ok"))) {
+            object = NULL;
+            (void) control_refused(answer, fault);
+
+        } else if (!json_is_object(object)) {
+            object = NULL;
+            (void) fault_set(fault, STAGE_BROKER, EPROTO,
+                             "the broker's answer has no policy");
+        }
+
+        json_incref(object);
+        json_decref(answer);
+    }
+
+    control_free(c);
+
+    return object;
+}

@@ -1,0 +1,112 @@
+/*
+ * The launcher's side of a lease: open, serve, resume, close.
+ *
+ * The connection is the lease.  While the task runs its end is not the end
+ * of the task: the broker may have reloaded or lost a worker, so the
+ * launcher connects again and offers the same sockets, for ten seconds.
+ */
+
+#ifndef JAIL_BROKER_H
+#define JAIL_BROKER_H
+
+#include <poll.h>
+
+#include "box/box.h"
+#include "broker/control.h"
+#include "env/variables.h"
+
+
+#define BROKER_PROTOCOL     1
+#define BROKER_POLLFDS      3
+#define BROKER_TASK_ID_LEN  32
+#define BROKER_LEASE_MAX    512
+#define BROKER_HASH_MAX     80
+
+
+typedef enum {
+    BROKER_NONE = 0,            /* offline */
+    BROKER_OPEN,                /* opened; the doors are not served yet */
+    BROKER_SERVING,             /* a lease is held */
+    BROKER_RESUMING,            /* a lease is held, the connection is not */
+    BROKER_LOST
+} broker_state_t;
+
+
+typedef struct {
+    broker_state_t  state;
+    const char     *path;
+    control_t      *active;
+    control_t      *next;               /* that resumes, if any */
+    control_t      *draining;           /* the old one, until it closes */
+
+    json_t         *task;               /* the answer to `open` */
+    char            task_id[BROKER_TASK_ID_LEN + 1];
+    char            policy_hash[BROKER_HASH_MAX + 1];
+    char            lease[BROKER_LEASE_MAX + 1];
+
+    int             doors[BOX_DOORS_MAX];
+    unsigned        ndoors;
+
+    int64_t         deadline;           /* of the resumption, ms */
+    int64_t         retry_at;
+    int             retry_wait;
+} broker_t;
+
+
+typedef struct {
+    const char  *policy;
+    const char  *external_id;           /* or NULL */
+    const char  *label;                 /* or NULL */
+    const char  *code_sha256;           /* or NULL */
+    const variables_t  *variables;
+} broker_request_t;
+
+
+typedef struct {
+    const char  *reason;
+    int          exit_code;             /* -1: none */
+    uint64_t     wall_ms;
+    uint64_t     cpu_ms;
+    uint64_t     memory_peak;
+    uint64_t     pids_peak;
+    uint64_t     disk_bytes;
+} broker_close_t;
+
+
+/*
+ * Opens a task and fills the limits, and of the box the doors, the writable
+ * and the readable paths and the names of variables, which point into
+ * broker->task.
+ */
+int broker_open(broker_t *broker, const char *path,
+    const broker_request_t *request, uint64_t limits[LIMIT_COUNT],
+    box_spec_t *spec, fault_t *fault);
+
+/* Hands the doors over; the lease comes by broker_events().  Owns the fds. */
+int broker_serve(broker_t *broker, const int *doors, unsigned ndoors,
+    fault_t *fault);
+
+/* Fills at most BROKER_POLLFDS entries, gives their number. */
+unsigned broker_poll(broker_t *broker, struct pollfd *fds);
+
+/* The time of the next thing to do, or INT64_MAX. */
+int64_t broker_deadline(const broker_t *broker);
+
+/*
+ * Does what is to be done, without waiting.  -1 with the fault set when the
+ * lease cannot be had or is lost: the box must not go on.
+ */
+int broker_events(broker_t *broker, int64_t now, fault_t *fault);
+
+void broker_near_limit(broker_t *broker, const char *limit, uint64_t used);
+
+/* Ends the task; the egress summary, or NULL. */
+json_t *broker_close(broker_t *broker, const broker_close_t *end);
+
+void broker_free(broker_t *broker);
+
+/* The effective policy as one object; NULL with the fault set. */
+json_t *broker_policy(const char *path, const char *policy, fault_t *fault);
+
+
+#endif /* JAIL_BROKER_H */

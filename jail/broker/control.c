@@ -1,0 +1,369 @@
+/*
+ * Lines to and from the broker.  The broker is trusted with more than the
+ * launcher is, but a reply is still parsed as a stranger's: what sits on the
+ * socket's path may be something else.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "box/box.h"
+#include "base/clock.h"
+#include "broker/control.h"
+
+
+typedef struct {
+    const char  *error;
+    const char  *fix;
+} control_error_t;
+
+
+static const control_error_t  control_errors[] = {
+    { "version", "use a launcher and a broker of the same release" },
+    { "policy_unknown", "add \"agent_policy\" of this name to the broker's "
+      "configuration and reload it, or name another with --policy" },
+    { "not_allowed", "add \"launchers user:NAME;\" to the policy and reload "
+      "the broker, or name another policy with --policy" },
+    { "busy", "wait for tasks to end, or raise \"agent_zone\" or "
+      "\"worker_connections\" in the broker's configuration" },
+    { "policy_gone", "the policy was removed by a reload: name another" },
+    { NULL, NULL }
+};
+
+
+static int control_wait(control_t *c, short events, int64_t deadline);
+static bool control_is_text(const char *text, size_t max);
+
+
+control_t *
+control_connect(const char *path, fault_t *fault)
+{
+    int                 err;
+    size_t              n;
+    control_t          *c;
+    struct stat         st;
+    struct sockaddr_un  sun;
+
+    n = strlen(path);
+    sun = (struct sockaddr_un) { .sun_family = AF_UNIX };
+
+    /* a path that is cut would be another socket's */
+
+    if (n >= sizeof(sun.sun_path)) {
+        (void) fault_set(fault, STAGE_BROKER, ENAMETOOLONG,
+                         "the path of the broker's socket has %zu bytes, a "
+                         "socket's may have %zu", n,
+                         sizeof(sun.sun_path) - 1);
+        return NULL;
+    }
+
+    c = malloc(sizeof(control_t));
+
+    if (c == NULL) {
+        (void) fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+        return NULL;
+    }
+
+    (void) strcpy(sun.sun_path, path);
+    c->len = 0;
+    c->fd = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, 0);
+
+    if (c->fd == -1
+        || connect(c->fd, (struct sockaddr *) &sun, sizeof(sun)) != 0)
+    {
+        err = errno;
+        control_free(c);
+
+        /* refused, or not to be written by this user: in any case no socket */
+
+        if ((err == ECONNREFUSED || err == EACCES) && stat(path, &st) == 0
+            && !S_ISSOCK(st.st_mode))
+        {
+            err = ENOTSOCK;
+        }
+
+        (void) fault_set(fault, STAGE_BROKER, err,
+                         "no broker answers on %.200s", path);
+        errno = err;
+        return NULL;
+    }
+
+    return c;
+}
+
+
+void
+control_free(control_t *c)
+{
+    if (c) {
+
+        if (c->fd != -1) {
+            (void) close(c->fd);
+        }
+
+        free(c);
+    }
+}
+
+
+int
+control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
+    int64_t deadline, fault_t *fault)
+{
+    char            *text;
+    size_t           len, done;
+    ssize_t          n;
+    struct iovec     iov;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
+                         __attribute__((aligned(sizeof(size_t))));
+
+    text = json_dumps(message, JSON_COMPACT);
+    json_decref(message);
+
+    if (text == NULL) {
+        return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+    }
+
+    len = strlen(text);
+    text[len++] = '\n';                 /* over the NUL */
+
+    if (len > CONTROL_LINE_MAX) {
+        free(text);
+        return fault_set(fault, STAGE_BROKER, EMSGSIZE,
+                         "a message to the broker is too long");
+    }
+
+    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (nfds) {
+        (void) memset(control, 0, sizeof(control));
+        msg.msg_control = control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
+        cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
+        (void) memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * nfds);
+    }
+
+    for (done = 0; done < len; done += (size_t) n) {
+        iov = (struct iovec) { text + done, len - done };
+        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL|MSG_DONTWAIT);
+
+        if (n > 0) {
+            msg.msg_control = NULL;
+            msg.msg_controllen = 0;
+            continue;
+        }
+
+        if (errno != EINTR
+            && (errno != EAGAIN || control_wait(c, POLLOUT, deadline) != 0))
+        {
+            n = errno;
+            free(text);
+
+            /* what it said before it closed is read next, if it did */
+
+            if (n == EPIPE || n == ECONNRESET) {
+                return 0;
+            }
+
+            return fault_set(fault, STAGE_BROKER, (int) n,
+                             "the broker took no message");
+        }
+
+        n = 0;
+    }
+
+    free(text);
+
+    return 0;
+}
+
+
+control_state_t
+control_read(control_t *c, json_t **message)
+{
+    char     *end;
+    size_t    used;
+    ssize_t   n;
+
+    for ( ;; ) {
+        end = memchr(c->buf, '\n', c->len);
+
+        if (end) {
+            used = (size_t) (end - c->buf);
+
+            /* jansson takes a NUL after a number for white space */
+
+            *message = memchr(c->buf, '\0', used)
+                       ? NULL : json_loadb(c->buf, used,
+                                           JSON_REJECT_DUPLICATES, NULL);
+
+            c->len -= used + 1;
+            (void) memmove(c->buf, end + 1, c->len);
+
+            if (!json_is_object(*message)) {
+                json_decref(*message);
+                return CONTROL_GARBAGE;
+            }
+
+            return CONTROL_MESSAGE;
+        }
+
+        if (c->len == sizeof(c->buf)) {
+            return CONTROL_GARBAGE;
+        }
+
+        n = recv(c->fd, c->buf + c->len, sizeof(c->buf) - c->len,
+                 MSG_DONTWAIT);
+
+        if (n > 0) {
+            c->len += (size_t) n;
+            continue;
+        }
+
+        if (n == 0) {
+            return CONTROL_CLOSED;
+        }
+
+        if (errno == EAGAIN) {
+            return CONTROL_AGAIN;
+        }
+
+        if (errno != EINTR) {
+            return CONTROL_CLOSED;
+        }
+    }
+}
+
+
+json_t *
+control_answer(control_t *c, int64_t deadline, fault_t *fault)
+{
+    json_t  *message;
+
+    for ( ;; ) {
+
+        switch (control_read(c, &message)) {
+
+        case CONTROL_MESSAGE:
+
+            if (json_object_get(message, "ok")) {
+                return message;
+            }
+
+            json_decref(message);
+            continue;
+
+        case CONTROL_CLOSED:
+            (void) fault_set(fault, STAGE_BROKER, ECONNRESET,
+                             "the broker closed the connection instead of "
+                             "answering");
+            fault_fix(fault, "look into the broker's error log: when its "
+                      "\"worker_connections are not enough\", raise them, "
+                      "or start fewer tasks at once");
+            return NULL;
+
+        case CONTROL_GARBAGE:
+            (void) fault_set(fault, STAGE_BROKER, EPROTO,
+                             "the answer on the broker's socket is not the "
+                             "broker's protocol");
+            return NULL;
+
+        case CONTROL_AGAIN:
+            break;
+        }
+
+        if (control_wait(c, POLLIN, deadline) != 0) {
+            (void) fault_set(fault, STAGE_BROKER, errno,
+                             "the broker did not answer in time");
+            return NULL;
+        }
+    }
+}
+
+
+int
+control_refused(json_t *answer, fault_t *fault)
+{
+    const char             *error, *text;
+    const control_error_t  *e;
+
+    error = json_string_value(json_object_get(answer, "error"));
+    text = json_string_value(json_object_get(answer, "message"));
+
+    if (error == NULL || !control_is_text(error, 64)) {
+        error = "internal";
+    }
+
+    if (text == NULL || !control_is_text(text, 300)) {
+        text = "no message";
+    }
+
+    (void) fault_set(fault, STAGE_BROKER, 0, "the broker refused (%s): %s",
+                     error, text);
+
+    for (e = control_errors; e->error; e++) {
+        if (strcmp(e->error, error) == 0) {
+            fault_fix(fault, "%s", e->fix);
+        }
+    }
+
+    return -1;
+}
+
+
+/* 0 when ready; -1 with ETIMEDOUT. */
+
+static int
+control_wait(control_t *c, short events, int64_t deadline)
+{
+    int            rc;
+    int64_t        left;
+    struct pollfd  fd;
+
+    for ( ;; ) {
+        left = deadline - clock_ms();
+
+        if (left <= 0) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+
+        fd = (struct pollfd) { .fd = c->fd, .events = events };
+        rc = poll(&fd, 1, left > 60000 ? 60000 : (int) left);
+
+        if (rc > 0) {
+            return 0;
+        }
+
+        if (rc == -1 && errno != EINTR) {
+            return -1;
+        }
+    }
+}
+
+
+static bool
+control_is_text(const char *text, size_t max)
+{
+    size_t  i;
+
+    for (i = 0; text[i]; i++) {
+        if (i == max || (unsigned char) text[i] < 0x20 || text[i] == 0x7f) {
+            return false;
+        }
+    }
+
+    return true;
+}

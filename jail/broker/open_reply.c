@@ -1,0 +1,269 @@
+/*
+ * Parsing the description of a task.  Unknown keys are ignored, known ones
+ * must be what they should be.
+ */
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "broker/broker.h"
+#include "broker/open_reply.h"
+
+
+static int task_limits(json_t *object, uint64_t limits[LIMIT_COUNT],
+    fault_t *fault);
+static int task_doors(json_t *array, box_spec_t *spec, fault_t *fault);
+static int task_box(json_t *box, box_spec_t *spec, fault_t *fault);
+static int task_wrong(fault_t *fault, const char *what);
+
+
+int
+task_read(json_t *answer, char *task_id, char *policy_hash,
+    uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
+{
+    json_t      *ca, *version;
+    const char  *id, *hash;
+
+    id = json_string_value(json_object_get(answer, "task_id"));
+
+    if (id == NULL || strlen(id) != BROKER_TASK_ID_LEN
+        || strspn(id, "0123456789abcdef") != BROKER_TASK_ID_LEN)
+    {
+        return task_wrong(fault, "task_id");
+    }
+
+    version = json_object_get(answer, "v");
+
+    if (!json_is_integer(version)
+        || json_integer_value(version) != BROKER_PROTOCOL)
+    {
+        return fault_set(fault, STAGE_BROKER, EPROTO,
+                         "\"v\" in the broker's answer is %lld, and this "
+                         "launcher speaks version %d of the protocol",
+                         (long long) json_integer_value(version),
+                         BROKER_PROTOCOL);
+    }
+
+    hash = json_string_value(json_object_get(answer, "policy_hash"));
+
+    if (hash == NULL || strlen(hash) > BROKER_HASH_MAX) {
+        return task_wrong(fault, "policy_hash");
+    }
+
+    (void) strcpy(task_id, id);
+    (void) strcpy(policy_hash, hash);
+
+    if (task_limits(json_object_get(answer, "limits"), limits, fault) != 0
+        || task_box(json_object_get(answer, "box"), spec, fault) != 0)
+    {
+        return -1;
+    }
+
+    /* no box without it: what the broker's doors show could not be verified */
+
+    ca = json_object_get(answer, "ca");
+
+    if (!json_is_string(ca)) {
+        return task_wrong(fault, "ca");
+    }
+
+    spec->trust.pem = json_string_value(ca);
+
+    return task_doors(json_object_get(answer, "doors"), spec, fault);
+}
+
+
+static int
+task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
+{
+    double          number;
+    json_t         *value;
+    unsigned        i;
+    const limit_t  *limit;
+
+    if (!json_is_object(object)) {
+        return task_wrong(fault, "limits");
+    }
+
+    limits_default(limits);
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+        limit = &limit_table[i];
+        value = json_object_get(object, limit->key);
+
+        if (value == NULL && limit->flag == NULL) {
+            continue;
+        }
+
+        if (!json_is_number(value)
+            || (limit->unit != UNIT_CORES && !json_is_integer(value)))
+        {
+            return task_wrong(fault, limit->key);
+        }
+
+        number = json_number_value(value);
+
+        if (!(number >= 0) || number > 9e15) {
+            return task_wrong(fault, limit->key);
+        }
+
+        limits[i] = limit->unit == UNIT_CORES
+                    ? (uint64_t) llround(number * 1000)
+                    : (uint64_t) json_integer_value(value);
+
+        if (limits[i] < limit->min || limits[i] > limit->max) {
+            return task_wrong(fault, limit->key);
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+task_box(json_t *box, box_spec_t *spec, fault_t *fault)
+{
+    size_t           i;
+    json_t          *list, *value;
+    const char      *isolation, *path;
+    box_writable_t  *w;
+
+    isolation = json_string_value(json_object_get(box, "isolation"));
+
+    if (isolation == NULL) {
+        return task_wrong(fault, "box.isolation");
+    }
+
+    if (strcmp(isolation, "namespaces") != 0) {
+        (void) fault_set(fault, STAGE_POLICY, 0,
+                         "the policy asks for isolation \"%.40s\", which this "
+                         "launcher does not build", isolation);
+        fault_fix(fault, "set \"isolation namespaces;\" in the policy");
+        return -1;
+    }
+
+    list = json_object_get(box, "writable");
+
+    if (json_array_size(list) > BOX_WRITABLE_MAX) {
+        return task_wrong(fault, "box.writable");
+    }
+
+    json_array_foreach(list, i, value) {
+        w = &spec->writable[i];
+        w->path = json_string_value(json_object_get(value, "path"));
+        w->bytes = (uint64_t)
+                   json_integer_value(json_object_get(value, "bytes"));
+
+        if (w->path == NULL || !task_is_path(w->path)
+            || w->bytes < 4096 || w->bytes > 1ull << 44)
+        {
+            return task_wrong(fault, "box.writable");
+        }
+
+        spec->nwritable++;
+    }
+
+    list = json_object_get(box, "readable");
+
+    if (json_array_size(list) > BOX_READABLE_MAX) {
+        return task_wrong(fault, "box.readable");
+    }
+
+    json_array_foreach(list, i, value) {
+        path = json_string_value(value);
+
+        if (path == NULL || !task_is_path(path)) {
+            return task_wrong(fault, "box.readable");
+        }
+
+        spec->readable[spec->nreadable++] = path;
+    }
+
+    list = json_object_get(box, "env");
+
+    if (json_array_size(list) > BOX_ENV_MAX) {
+        return task_wrong(fault, "box.env");
+    }
+
+    json_array_foreach(list, i, value) {
+
+        if (!json_is_string(value)) {
+            return task_wrong(fault, "box.env");
+        }
+
+        spec->env[spec->nenv++] = json_string_value(value);
+    }
+
+    return 0;
+}
+
+
+/* A door whose name ends in "-udp" is a datagram socket. */
+
+static int
+task_doors(json_t *array, box_spec_t *spec, fault_t *fault)
+{
+    size_t       i, n;
+    json_t      *value;
+    json_int_t   port;
+    const char  *name;
+
+    if (!json_is_array(array) || json_array_size(array) == 0
+        || json_array_size(array) > BOX_DOORS_MAX)
+    {
+        return task_wrong(fault, "doors");
+    }
+
+    json_array_foreach(array, i, value) {
+        name = json_string_value(json_object_get(value, "name"));
+        port = json_integer_value(json_object_get(value, "port"));
+
+        if (name == NULL || port < 1 || port > 65535) {
+            return task_wrong(fault, "doors");
+        }
+
+        n = strlen(name);
+
+        spec->doors[i].port = (uint16_t) port;
+        spec->doors[i].udp = n >= 4 && strcmp(name + n - 4, "-udp") == 0;
+    }
+
+    spec->ndoors = (unsigned) i;
+
+    return 0;
+}
+
+
+bool
+task_is_path(const char *path)
+{
+    size_t  n;
+
+    if (path[0] != '/' || path[1] == '\0' || strlen(path) > 255) {
+        return false;
+    }
+
+    for (path++; /* void */; path += n + 1) {
+        n = strcspn(path, "/");
+
+        if (n == 0 || (n == 1 && path[0] == '.')
+            || (n == 2 && path[0] == '.' && path[1] == '.'))
+        {
+            return false;
+        }
+
+        if (path[n] == '\0') {
+            return true;
+        }
+    }
+}
+
+
+static int
+task_wrong(fault_t *fault, const char *what)
+{
+    return fault_set(fault, STAGE_BROKER, EPROTO,
+                     "\"%s\" in the broker's answer is not what it should be",
+                     what);
+}

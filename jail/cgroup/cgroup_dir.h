@@ -1,0 +1,81 @@
+/*
+ * The directory of one box, and the files in it: what both versions of
+ * cgroups share.
+ */
+
+#ifndef JAIL_CGROUP_DIR_H
+#define JAIL_CGROUP_DIR_H
+
+#include <stddef.h>
+
+#include "cgroup/cgroup.h"
+
+
+#define CGROUP_FILE_MAX  4096           /* of a file that is read */
+
+#define USAGE(member)    offsetof(cgroup_usage_t, member)
+
+
+/* Where a value of cgroup_usage_t comes from. */
+typedef struct {
+    int          dir;                   /* index of the group's directories */
+    const char  *file;
+    const char  *key;                   /* as in cgroup_text_value() */
+    uint64_t     factor;
+    uint64_t     overhead;              /* subtracted, it is not the task's */
+    bool         is_now;                /* not a sum, nor a peak */
+    size_t       member;                /* USAGE(member) */
+} cgroup_counter_t;
+
+
+/*
+ * Claims a slot: makes the directory PREFIX<slot> below cg->parents[0],
+ * locks it, sets cg->name, cg->slot and cg->lock.  `where` is for the fault.
+ */
+int cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
+    fault_t *fault);
+
+/*
+ * Calls `gone` under its lock for each slot's directory below parent whose
+ * lock is free; looks at no more than max.  The number of calls that
+ * returned 0, or -1 with errno.
+ */
+int cgroup_dir_sweep(int parent, const char *prefix, unsigned max,
+    int (*gone)(void *data, const char *name, int lock), void *data);
+
+/*
+ * Removes the directory, waiting up to tries milliseconds while the kernel
+ * says that it is busy.  One that is not there is a success.
+ */
+int cgroup_dir_remove(int parent, const char *name, unsigned *tries);
+
+/* Calls f for each name in path that is a number: a uid; the sum. */
+int cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max));
+
+/* 0 or -1 with errno. */
+int cgroup_file_write(int dir, const char *file, const char *text);
+
+/* Writes, and reads what the kernel then has: as cgroup_file_read(). */
+int cgroup_file_set(int dir, const char *file, const char *text, char *seen,
+    size_t cap);
+
+/* The text, at most cap - 1 bytes of it and a NUL; -1 with errno. */
+int cgroup_file_read(int dir, const char *file, char *text, size_t cap);
+
+/* As cgroup_text_value(), of a file; -1 also when it cannot be read. */
+int cgroup_file_value(int dir, const char *file, const char *key,
+    uint64_t *value);
+
+/*
+ * Reads the counters; one that the kernel lacks is left as it is.  A peak is
+ * at least the largest value that was ever read here.  Of a box that is gone,
+ * what it has now is not read.
+ */
+void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
+    size_t n, bool is_gone, cgroup_usage_t *usage);
+
+/* Closes those that are not -1 and makes them so. */
+void cgroup_close(int *fds, unsigned n);
+
+
+#endif /* JAIL_CGROUP_DIR_H */

@@ -1,0 +1,195 @@
+/*
+ * The throwaway child in which a layer is tried, with the ids of a box.
+ *
+ * Its result comes back through a shared page, since a child that has loaded
+ * a filter or left its root may not be able to write anywhere else.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "doctor/doctor.h"
+
+
+#define PROBE_TIME   10                 /* s, then the child is ended */
+
+
+typedef struct {
+    int   ended;
+    int   entered;
+    int   err;
+    char  detail[BOX_DETAIL_MAX];
+} probe_page_t;
+
+
+static int probe_enter(const box_spec_t *spec, int fd);
+static int probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r);
+static int probe_write(pid_t pid, const char *file, const char *text,
+    layer_result_t *r);
+
+
+int
+probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
+    int (*body)(char *detail, size_t cap))
+{
+    int            sync[2], rc;
+    pid_t          pid;
+    probe_page_t  *page;
+
+    page = mmap(NULL, sizeof(*page), PROT_READ|PROT_WRITE,
+                MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED || pipe2(sync, O_CLOEXEC) != 0) {
+        return doctor_missing(r, errno, "no memory or descriptors");
+    }
+
+#if defined(__s390x__)
+    pid = (pid_t) syscall(SYS_clone, NULL, flags|SIGCHLD, NULL, NULL, 0);
+#else
+    pid = (pid_t) syscall(SYS_clone, flags|SIGCHLD, NULL, NULL, NULL, 0);
+#endif
+
+    if (pid == 0) {
+        (void) alarm(PROBE_TIME);
+        (void) close(sync[1]);
+
+        rc = (flags & CLONE_NEWUSER) ? probe_enter(&d->spec, sync[0]) : 0;
+
+        if (rc == 0) {
+            page->entered = 1;
+            rc = body(page->detail, sizeof(page->detail));
+        }
+
+        page->err = rc == 0 ? 0 : errno ? errno : EIO;
+        page->ended = 1;
+        _exit(0);
+    }
+
+    (void) close(sync[0]);
+
+    if (pid == -1) {
+        r->stage = STAGE_NAMESPACES;
+        rc = doctor_missing(r, errno, "the kernel does not make it");
+        goto done;
+    }
+
+    rc = (flags & CLONE_NEWUSER) ? probe_ids(pid, &d->spec, r) : 0;
+
+    if (rc == 0) {
+        (void) !write(sync[1], "", 1);
+    }
+
+    (void) close(sync[1]);
+    sync[1] = -1;
+
+    while (waitpid(pid, NULL, __WALL) == -1 && errno == EINTR) { /* void */ }
+
+    if (rc == 0 && !page->ended) {
+        rc = doctor_missing(r, EIO, "the child did not come to its end");
+
+    } else if (rc == 0 && page->err && !page->entered) {
+        r->stage = STAGE_IDENTITY;
+        rc = doctor_missing(r, page->err, "the box's ids cannot be taken");
+
+    } else if (rc == 0 && page->err) {
+        rc = doctor_missing(r, page->err, "%s", page->detail[0]
+                                                ? page->detail
+                                                : "it does not work");
+    }
+
+done:
+
+    if (sync[1] != -1) {
+        (void) close(sync[1]);
+    }
+
+    (void) munmap(page, sizeof(*page));
+
+    return rc;
+}
+
+
+/* What setup_identity() does, before anything is made that has an owner. */
+
+static int
+probe_enter(const box_spec_t *spec, int fd)
+{
+    char     c;
+    ssize_t  n;
+
+    do {
+        n = read(fd, &c, 1);
+    } while (n == -1 && errno == EINTR);
+
+    if (n != 1) {
+        errno = EPIPE;
+        return -1;
+    }
+
+    return (spec->is_root && setgroups(0, NULL) != 0)
+           || setresgid(BOX_UID, BOX_UID, BOX_UID) != 0
+           || setresuid(BOX_UID, BOX_UID, BOX_UID) != 0 ? -1 : 0;
+}
+
+
+static int
+probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r)
+{
+    char  uid[64], gid[64];
+
+    (void) sprintf(uid, "%u %u 1", BOX_UID, (unsigned) spec->outer_uid);
+    (void) sprintf(gid, "%u %u 1", BOX_UID, (unsigned) spec->outer_gid);
+
+    return (!spec->is_root && probe_write(pid, "setgroups", "deny", r) != 0)
+           || probe_write(pid, "uid_map", uid, r) != 0
+           || probe_write(pid, "gid_map", gid, r) != 0 ? -1 : 0;
+}
+
+
+static int
+probe_write(pid_t pid, const char *file, const char *text, layer_result_t *r)
+{
+    int   fd, err;
+    char  path[64];
+
+    (void) sprintf(path, "/proc/%d/%s", (int) pid, file);
+    fd = open(path, O_WRONLY|O_CLOEXEC);
+
+    if (fd != -1 && write(fd, text, strlen(text)) == (ssize_t) strlen(text)) {
+        return close(fd);
+    }
+
+    err = errno;
+
+    if (fd != -1) {
+        (void) close(fd);
+    }
+
+    r->stage = STAGE_IDMAP;
+
+    return doctor_missing(r, err, "%s cannot be written", file);
+}
+
+
+int
+doctor_missing(layer_result_t *r, int err, const char *fmt, ...)
+{
+    va_list  args;
+
+    r->err = err;
+    va_start(args, fmt);
+    (void) vsnprintf(r->detail, sizeof(r->detail), fmt, args);
+    va_end(args);
+
+    return -1;
+}

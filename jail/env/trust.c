@@ -1,0 +1,157 @@
+/*
+ * Done before the box exists, where a fault is the launcher's to tell.  What
+ * only Java needs is made only where there is one.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "env/jks.h"
+#include "env/trust.h"
+
+
+#define TRUST_STORE_MAX  (2 << 20)      /* bytes of the system's store */
+
+
+static const char *const  trust_java_places[] = {
+    "/usr/bin/java", "/usr/lib/jvm", NULL
+};
+
+
+/* where distributions keep what their Java trusts */
+
+static const char *const  trust_java_stores[] = {
+    "/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", NULL
+};
+
+
+static int trust_has_java(const char *const *readable, unsigned nreadable);
+static int trust_java(trust_t *trust, fault_t *fault);
+static const uint8_t *trust_map(const char *path, size_t *len);
+
+
+int
+trust_prepare(trust_t *trust, const char *const *readable,
+    unsigned nreadable, fault_t *fault)
+{
+    long         n;
+    uint8_t      der[CERTIFICATE_DER_MAX];
+    const char  *pem;
+
+    if (trust->pem == NULL) {
+        return 0;
+    }
+
+    pem = trust->pem;
+    n = certificate_next(&pem, der);
+
+    if (n <= 0 || strlen(trust->pem) > TRUST_PEM_MAX) {
+        return fault_set(fault, STAGE_BROKER, EPROTO,
+                         "\"ca\" in the broker's answer is no certificate");
+    }
+
+    if (!certificate_hash(der, (size_t) n, trust->hash)) {
+        trust->hash[0] = '\0';
+    }
+
+    return trust_has_java(readable, nreadable) ? trust_java(trust, fault) : 0;
+}
+
+
+void
+trust_free(trust_t *trust)
+{
+    free(trust->java);
+    trust->java = NULL;
+}
+
+
+static int
+trust_has_java(const char *const *readable, unsigned nreadable)
+{
+    char                 path[300];
+    unsigned             i;
+    const char *const   *p;
+
+    for (p = trust_java_places; *p; p++) {
+        if (access(*p, F_OK) == 0) {
+            return 1;
+        }
+    }
+
+    for (i = 0; i < nreadable; i++) {
+        (void) snprintf(path, sizeof(path), "%s/bin/java", readable[i]);
+
+        if (access(path, F_OK) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+trust_java(trust_t *trust, fault_t *fault)
+{
+    size_t              len;
+    const uint8_t      *base;
+    const char *const  *p;
+
+    len = 0;
+    base = NULL;
+
+    for (p = trust_java_stores; *p && base == NULL; p++) {
+        base = trust_map(*p, &len);
+    }
+
+    trust->java = jks_build(trust->pem, base, len, &trust->java_len);
+
+    if (base) {
+        (void) munmap((void *) base, len);
+    }
+
+    if (trust->java == NULL) {
+        return fault_set(fault, STAGE_BROKER, 0,
+                         "no trust store can be made of \"ca\" in the "
+                         "broker's answer");
+    }
+
+    return 0;
+}
+
+
+/* NULL where there is none: then the store holds the broker's only. */
+
+static const uint8_t *
+trust_map(const char *path, size_t *len)
+{
+    int           fd;
+    void         *p;
+    struct stat   st;
+
+    fd = open(path, O_RDONLY|O_NONBLOCK|O_CLOEXEC);
+
+    if (fd == -1) {
+        return NULL;
+    }
+
+    p = MAP_FAILED;
+
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0
+        && st.st_size <= TRUST_STORE_MAX)
+    {
+        *len = (size_t) st.st_size;
+        p = mmap(NULL, *len, PROT_READ, MAP_PRIVATE, fd, 0);
+    }
+
+    (void) close(fd);
+
+    return p == MAP_FAILED ? NULL : p;
+}

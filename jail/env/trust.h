@@ -1,0 +1,49 @@
+/*
+ * Whom the programs of a box trust: the system's authorities, and the
+ * broker's, which signs what the doors answer TLS with.  The broker's is
+ * known in boxes only; nothing of the host ever trusts it.
+ *
+ * Every name below holds all of them but TRUST_OWN, for programs whose
+ * variable adds to what they have.
+ */
+
+#ifndef JAIL_TRUST_H
+#define JAIL_TRUST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "env/certificate.h"
+#include "base/fault.h"
+
+
+/* in the box, without the first "/" */
+
+#define TRUST_DIR     "etc/ssl/agent"
+#define TRUST_BUNDLE  TRUST_DIR "/ca-bundle.crt"
+#define TRUST_OWN     TRUST_DIR "/ca.crt"
+#define TRUST_JAVA    TRUST_DIR "/cacerts"
+#define TRUST_LAYER   TRUST_DIR "/certs"
+
+#define TRUST_PEM_MAX  32768
+
+
+typedef struct {
+    const char  *pem;                   /* the broker's; NULL: it has none */
+    char         hash[CERTIFICATE_HASH_LEN + 1];    /* or "" */
+    uint8_t     *java;                  /* a store in JKS, or NULL */
+    size_t       java_len;
+} trust_t;
+
+
+/*
+ * Of the launcher: judges trust->pem and fills the rest.  readable are the
+ * paths that the policy adds to the system's, where a Java may be.
+ */
+int trust_prepare(trust_t *trust, const char *const *readable,
+    unsigned nreadable, fault_t *fault);
+
+void trust_free(trust_t *trust);
+
+
+#endif /* JAIL_TRUST_H */

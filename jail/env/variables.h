@@ -1,0 +1,49 @@
+/*
+ * The variables that the caller sets in the task's environment, from --env
+ * and from files.  Values may be secrets: no fault ever has one in it.
+ */
+
+#ifndef JAIL_VARIABLES_H
+#define JAIL_VARIABLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/fault.h"
+
+
+#define VARIABLES_MAX        64
+#define VARIABLES_NAME_MAX   128        /* bytes */
+#define VARIABLES_VALUE_MAX  8192
+#define VARIABLES_FILE_MAX   65536
+
+
+typedef struct {
+    char      *pairs[VARIABLES_MAX];    /* "NAME=VALUE" */
+    size_t     names[VARIABLES_MAX];    /* the length of each name */
+    unsigned   n;
+} variables_t;
+
+
+/* Adds "NAME=VALUE"; a name that is there already is a fault. */
+int variables_add(variables_t *variables, const char *pair, fault_t *fault);
+
+/*
+ * Adds the lines of a file's text: NAME=VALUE, empty, or a comment from "#".
+ * The value is what stands between "=" and the end of the line, whatever it
+ * is: there are no quotes, escapes or references.  Text is changed.
+ */
+int variables_parse(variables_t *variables, char *text, size_t len,
+    const char *path, fault_t *fault);
+
+/* The same, from a regular file. */
+int variables_read(variables_t *variables, const char *path, fault_t *fault);
+
+/* The first name that is not in the list, or NULL; points into variables. */
+const char *variables_unlisted(const variables_t *variables,
+    const char *const *list, unsigned n, size_t *len);
+
+void variables_free(variables_t *variables);
+
+
+#endif /* JAIL_VARIABLES_H */

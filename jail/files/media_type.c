@@ -1,0 +1,180 @@
+/*
+ * The type is told from what is in the file and not from what its name says:
+ * the task chose the name.  A small table; what is not in it and is no text
+ * is a row of bytes.
+ */
+
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+#include "files/media_type.h"
+#include "shared/utf8.h"
+
+
+#define KIND_UNKNOWN  "application/octet-stream"
+
+
+typedef struct {
+    const char  *type;
+    const char  *magic;
+    size_t       n;
+} kind_magic_t;
+
+
+static const kind_magic_t  kind_magics[] = {
+    { "image/png", "\x89PNG\r\n\x1a\n", 8 },
+    { "image/jpeg", "\xff\xd8\xff", 3 },
+    { "image/gif", "GIF87a", 6 },
+    { "image/gif", "GIF89a", 6 },
+    { "application/pdf", "%PDF-", 5 },
+    { "application/zip", "PK\3\4", 4 },
+    { "application/zip", "PK\5\6", 4 },         /* an empty one */
+    { "application/gzip", "\x1f\x8b\x08", 3 },
+};
+
+
+static bool kind_is_text(const unsigned char *head, size_t n);
+static bool kind_is_json(const char *text, size_t n);
+static bool kind_begins(const char *text, size_t n, const char *word);
+static const char *kind_space(const char *text, const char *end);
+
+
+const char *
+kind_of(const char *name, const unsigned char *head, size_t n)
+{
+    size_t               i, len;
+    const char          *text, *end;
+    const kind_magic_t  *m;
+
+    for (i = 0; i < sizeof(kind_magics) / sizeof(kind_magics[0]); i++) {
+        m = &kind_magics[i];
+
+        if (n >= m->n && memcmp(head, m->magic, m->n) == 0) {
+            return m->type;
+        }
+    }
+
+    if (!kind_is_text(head, n)) {
+        return KIND_UNKNOWN;
+    }
+
+    end = (const char *) head + n;
+    text = kind_space((const char *) head, end);
+    len = (size_t) (end - text);
+
+    if (kind_begins(text, len, "<!doctype html")
+        || kind_begins(text, len, "<html"))
+    {
+        return "text/html";
+    }
+
+    if (kind_begins(text, len, "<svg")
+        || (kind_begins(text, len, "<?xml") && memmem(text, len, "<svg", 4)))
+    {
+        return "image/svg+xml";
+    }
+
+    if (kind_is_json(text, len)) {
+        return "application/json";
+    }
+
+    len = strlen(name);
+
+    if (len > 4 && strcasecmp(name + len - 4, ".csv") == 0) {
+        return "text/csv";
+    }
+
+    return "text/plain";
+}
+
+
+/* UTF-8, perhaps cut in a character, without controls but those of text. */
+
+static bool
+kind_is_text(const unsigned char *head, size_t n)
+{
+    size_t  i;
+    utf8_t  u;
+
+    u = (utf8_t) { 0 };
+
+    for (i = 0; i < n; i++) {
+
+        switch (utf8_step(&u, head[i])) {
+
+        case UTF8_MORE:
+            break;
+
+        case UTF8_DONE:
+
+            if (u.bytes[0] < 0x20 && strchr("\t\n\f\r", u.bytes[0]) == NULL) {
+                return false;
+            }
+
+            if (u.bytes[0] == '\0') {
+                return false;
+            }
+
+            break;
+
+        default:
+            return false;
+        }
+    }
+
+    return true;
+}
+
+
+/* An object or an array by its first two marks: "[section]" is none. */
+
+static bool
+kind_is_json(const char *text, size_t n)
+{
+    char         first;
+    const char  *end;
+
+    if (n == 0 || (text[0] != '{' && text[0] != '[')) {
+        return false;
+    }
+
+    first = text[0];
+    end = text + n;
+    text = kind_space(text + 1, end);
+
+    if (text == end) {
+        return false;
+    }
+
+    if (first == '{') {
+        return *text == '"' || *text == '}';
+    }
+
+    return strchr("\"{[]-0123456789", *text)
+           || kind_begins(text, (size_t) (end - text), "null")
+           || kind_begins(text, (size_t) (end - text), "true")
+           || kind_begins(text, (size_t) (end - text), "false");
+}
+
+
+static bool
+kind_begins(const char *text, size_t n, const char *word)
+{
+    size_t  len;
+
+    len = strlen(word);
+
+    return n >= len && strncasecmp(text, word, len) == 0;
+}
+
+
+static const char *
+kind_space(const char *text, const char *end)
+{
+    while (text < end && strchr(" \t\r\n", *text) && *text) {
+        text++;
+    }
+
+    return text;
+}

@@ -1,0 +1,253 @@
+/*
+ * Judged is the real path: a link from a harmless name to a home is the home.
+ * This is done by the caller's identity and before a box exists, so it tells
+ * the caller nothing that it could not find out itself.
+ *
+ * It is a guard against a policy's mistake, not against its author: a socket
+ * deeper in a tree, or made later, is not seen.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "files/readable.h"
+
+
+#define READABLE_USERS     1000         /* the first id of a person's */
+#define READABLE_NOBODY    65534
+
+
+typedef struct {
+    const char  *path;
+    const char  *why;
+} readable_refusal_t;
+
+
+static const readable_refusal_t  readable_refusals[] = {
+    { "/home", "is, holds or lies in the homes of users" },
+    { "/root", "is, holds or lies in a home" },
+    { "/proc", "is, holds or lies in the kernel's own files" },
+    { "/sys", "is, holds or lies in the kernel's own files" },
+    { "/dev", "is, holds or lies in the directory of devices" },
+    { "/run", "is, holds or lies in the directory of the host's sockets" },
+    { NULL, NULL }
+};
+
+
+static bool readable_holds(const char *above, const char *path);
+static bool readable_has_socket(int fd, int depth);
+static int readable_refuse(const char *path, const char *real,
+    const char *why, fault_t *fault);
+
+
+int
+readable_judge(const char *path, fault_t *fault)
+{
+    int                        fd, rc;
+    char                       real[PATH_MAX];
+    struct stat                st;
+    const readable_refusal_t  *r;
+
+    if (realpath(path, real) == NULL) {
+        (void) fault_set(fault, STAGE_POLICY, errno,
+                         "%.200s, which the policy makes readable, cannot be "
+                         "looked at", path);
+        fault_fix(fault, "take it out of \"readable\" in the policy, or make "
+                  "it on this host");
+        return -1;
+    }
+
+    for (r = readable_refusals; r->path; r++) {
+        if (readable_overlaps(real, r->path)) {
+            return readable_refuse(path, real, r->why, fault);
+        }
+    }
+
+    if (readable_home(real, true)) {
+        return readable_refuse(path, real, "is, holds or lies in a home",
+                               fault);
+    }
+
+    fd = open(real, O_PATH|O_NOFOLLOW|O_CLOEXEC);
+
+    if (fd == -1 || fstat(fd, &st) != 0) {
+        (void) fault_set(fault, STAGE_POLICY, errno,
+                         "%.200s, which the policy makes readable, cannot be "
+                         "opened", path);
+        return -1;
+    }
+
+    rc = 0;
+
+    if (S_ISDIR(st.st_mode)) {
+
+        if (readable_has_socket(fd, 1)) {
+            rc = readable_refuse(path, real, "holds a socket", fault);
+        }
+
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = readable_refuse(path, real, S_ISSOCK(st.st_mode)
+                                         ? "is a socket"
+                                         : S_ISFIFO(st.st_mode)
+                                         ? "is a FIFO" : "is a device",
+                             fault);
+    }
+
+    (void) close(fd);
+
+    return rc;
+}
+
+
+bool
+readable_overlaps(const char *one, const char *other)
+{
+    return readable_holds(one, other) || readable_holds(other, one);
+}
+
+
+/* The second is the first, or below it. */
+
+static bool
+readable_holds(const char *above, const char *path)
+{
+    size_t  n;
+
+    n = strlen(above);
+
+    return strncmp(above, path, n) == 0
+           && (path[n] == '\0' || path[n] == '/' || n == 1);
+}
+
+
+/*
+ * Root's and people's; a service's home is where its data is, and "/" is
+ * nobody's.  The file itself, since a static program has no other directory.
+ */
+
+bool
+readable_home(const char *path, bool below)
+{
+    char           line[1024], real[PATH_MAX], *field[7], *p;
+    FILE          *file;
+    bool           found;
+    size_t         n;
+    unsigned long  uid;
+    const char    *home;
+
+    home = getenv("HOME");
+
+    if (home && home[0] == '/' && realpath(home, real) && real[1] != '\0'
+        && (below ? readable_overlaps(path, real)
+                  : readable_holds(path, real)))
+    {
+        return true;
+    }
+
+    file = fopen("/etc/passwd", "re");
+
+    if (file == NULL) {
+        return false;
+    }
+
+    found = false;
+
+    while (!found && fgets(line, sizeof(line), file)) {
+
+        for (n = 0, p = line; n < 7 && p; n++) {
+            field[n] = strsep(&p, ":\n");
+        }
+
+        if (n < 7) {
+            continue;
+        }
+
+        uid = strtoul(field[2], NULL, 10);
+
+        if ((uid != 0 && uid < READABLE_USERS) || uid == READABLE_NOBODY
+            || field[5][0] != '/' || realpath(field[5], real) == NULL
+            || real[1] == '\0')
+        {
+            continue;
+        }
+
+        found = below ? readable_overlaps(path, real)
+                      : readable_holds(path, real);
+    }
+
+    (void) fclose(file);
+
+    return found;
+}
+
+
+/* A directory that cannot be read cannot be read by the box either. */
+
+static bool
+readable_has_socket(int fd, int depth)
+{
+    int             dir_fd, below;
+    DIR            *dir;
+    bool            found;
+    struct dirent  *de;
+
+    dir_fd = openat(fd, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
+    dir = dir_fd == -1 ? NULL : fdopendir(dir_fd);
+
+    if (dir == NULL) {
+
+        if (dir_fd != -1) {
+            (void) close(dir_fd);
+        }
+
+        return false;
+    }
+
+    found = false;
+
+    while (!found && (de = readdir(dir)) != NULL) {
+
+        if (de->d_type == DT_SOCK) {
+            found = true;
+
+        } else if (de->d_type == DT_DIR && depth > 0
+                   && strcmp(de->d_name, ".") != 0
+                   && strcmp(de->d_name, "..") != 0)
+        {
+            below = openat(dir_fd, de->d_name,
+                           O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+            if (below != -1) {
+                found = readable_has_socket(below, depth - 1);
+                (void) close(below);
+            }
+        }
+    }
+
+    (void) closedir(dir);
+
+    return found;
+}
+
+
+static int
+readable_refuse(const char *path, const char *real, const char *why,
+    fault_t *fault)
+{
+    (void) fault_set(fault, STAGE_POLICY, 0,
+                     "%.160s, which the policy makes readable, %s%.160s%s%s",
+                     path, strcmp(path, real) == 0 ? "" : "leads to ",
+                     strcmp(path, real) == 0 ? "" : real,
+                     strcmp(path, real) == 0 ? "" : ", which ", why);
+    fault_fix(fault, "take it out of \"readable\" in the policy; a file can "
+              "be given with --in");
+
+    return -1;
+}

@@ -1,0 +1,257 @@
+/*
+ * The way in.  The directory is locked first, so that no two boxes have it at
+ * once; the lock is on the directory itself, ends with the launcher, and
+ * leaves nothing on the host.  It holds launchers off, not editors: what is
+ * changed in the meantime by others is not overwritten on the way back.
+ *
+ * All bytes go into one memory file, which the box's first process unpacks.
+ * So no descriptor of the caller's directory comes near the box, and the
+ * copy is in the box's memory, under its limit.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "files/beneath.h"
+#include "files/directory.h"
+#include "files/readable.h"
+#include "shared/utf8.h"
+#include "files/workspace.h"
+
+
+static int workspace_busy(workspace_t *w, const struct stat *st,
+    fault_t *fault);
+static void workspace_clean(workspace_t *w);
+
+
+int
+workspace_lock(workspace_t *w, const char *path, fault_t *fault)
+{
+    char         real[PATH_MAX];
+    struct stat  st;
+
+    w->path = path;
+
+    if (realpath(path, real) == NULL) {
+        return fault_set(fault, STAGE_WORKSPACE, errno,
+                         "the workspace %.200s cannot be found", path);
+    }
+
+    if (readable_home(real, false)) {
+        (void) fault_set(fault, STAGE_WORKSPACE, 0,
+                         "the workspace %.200s is a home or holds one", path);
+        fault_fix(fault, "name the directory of one project");
+        return -1;
+    }
+
+    w->dir = open(real, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (w->dir == -1 || fstat(w->dir, &st) != 0) {
+        return fault_set(fault, STAGE_WORKSPACE, errno,
+                         "the workspace %.200s cannot be opened", path);
+    }
+
+    /* else who owns it could have its files changed under another's name */
+
+    if (st.st_uid != geteuid()) {
+        (void) fault_set(fault, STAGE_WORKSPACE, EPERM,
+                         "the workspace %.200s belongs to another user",
+                         path);
+        fault_fix(fault, "run the launcher as the owner of the directory");
+        return -1;
+    }
+
+    if (flock(w->dir, LOCK_EX|LOCK_NB) != 0) {
+        return workspace_busy(w, &st, fault);
+    }
+
+    workspace_clean(w);
+
+    return 0;
+}
+
+
+int
+workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
+{
+    int                  content;
+    char                 name[240];
+    size_t               i;
+    const char          *why;
+    const tree_entry_t  *e;
+
+    content = memfd_create("workspace", MFD_CLOEXEC|MFD_ALLOW_SEALING);
+
+    if (content == -1) {
+        return fault_set(fault, STAGE_WORKSPACE, errno,
+                         "memfd_create failed");
+    }
+
+    if (tree_read(&w->before, w->dir, max, content) != 0) {
+        utf8_escape(w->before.path, name, sizeof(name));
+        return fault_set(fault, STAGE_WORKSPACE, errno,
+                         "\"%s\" of the workspace cannot be read",
+                         name[0] ? name : ".");
+    }
+
+    /* a task that gets a part of it would take the rest for removed */
+
+    for (i = 0; i < w->before.n; i++) {
+        e = &w->before.entries[i];
+        why = e->refused;
+
+        if (why == NULL || strcmp(why, "special") == 0) {
+            continue;
+        }
+
+        utf8_escape(e->path, name, sizeof(name));
+
+        if (strcmp(why, "too_large") != 0) {
+            return fault_set(fault, STAGE_WORKSPACE, 0,
+                             "\"%s\" of the workspace cannot be copied: %s",
+                             name, why);
+        }
+
+        (void) fault_set(fault, STAGE_WORKSPACE, 0,
+                         "the files of the workspace, \"%s\" among them, "
+                         "have more than %" PRIu64 " bytes", name, max);
+        fault_fix(fault, "raise \"writable /tmp/work\" and \"memory\" in the "
+                  "policy: the files may have half of the memory");
+        return -1;
+    }
+
+    if (fcntl(content, F_ADD_SEALS,
+              F_SEAL_WRITE|F_SEAL_GROW|F_SEAL_SHRINK|F_SEAL_SEAL) == -1)
+    {
+        return fault_set(fault, STAGE_WORKSPACE, errno,
+                         "the copy of the workspace cannot be sealed");
+    }
+
+    return 0;
+}
+
+
+void
+workspace_free(workspace_t *w)
+{
+    if (w->before.content > 0) {
+        (void) close(w->before.content);
+    }
+
+    tree_free(&w->before);
+
+    if (w->dir != -1) {
+        (void) close(w->dir);
+        w->dir = -1;
+    }
+
+    json_decref(w->result);
+    w->result = NULL;
+}
+
+
+/* The kernel knows who holds a lock; by the pid as seen from here. */
+
+static int
+workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
+{
+    int            err;
+    FILE          *locks;
+    char           line[256], comm[32], path[64];
+    unsigned       maj, min;
+    unsigned long  ino;
+    int            pid, holder;
+
+    err = errno;
+
+    if (err != EWOULDBLOCK) {
+        return fault_set(fault, STAGE_WORKSPACE, err,
+                         "the workspace %.200s cannot be locked", w->path);
+    }
+
+    holder = 0;
+    locks = fopen("/proc/locks", "re");
+
+    while (locks && fgets(line, sizeof(line), locks)) {
+        if (sscanf(line, "%*d: FLOCK %*s WRITE %d %x:%x:%lu", &pid, &maj,
+                   &min, &ino) == 4
+            && ino == st->st_ino && maj == major(st->st_dev)
+            && min == minor(st->st_dev))
+        {
+            holder = pid;
+        }
+    }
+
+    if (locks) {
+        (void) fclose(locks);
+    }
+
+    comm[0] = '\0';
+
+    if (holder > 0) {
+        (void) sprintf(path, "/proc/%d/comm", holder);
+        locks = fopen(path, "re");
+
+        if (locks) {
+            (void) !fgets(line, 17, locks);
+            (void) fclose(locks);
+            line[strcspn(line, "\n")] = '\0';
+            utf8_escape(line, comm, sizeof(comm));
+        }
+    }
+
+    if (holder > 0) {
+        (void) fault_set(fault, STAGE_WORKSPACE, 0,
+                         "the workspace %.200s is in use by process %d%s%s%s",
+                         w->path, holder, comm[0] ? " (" : "", comm,
+                         comm[0] ? ")" : "");
+
+    } else {
+        (void) fault_set(fault, STAGE_WORKSPACE, 0,
+                         "the workspace %.200s is in use by another process",
+                         w->path);
+    }
+
+    fault_fix(fault, "wait for its end, or give each task a copy of its own");
+
+    return -1;
+}
+
+
+/* A launcher that was killed while it copied back leaves its staging. */
+
+static void
+workspace_clean(workspace_t *w)
+{
+    int      dir;
+    char   **names;
+    size_t   i, n;
+
+    dir = beneath_open(w->dir, WORKSPACE_STAGING, O_RDONLY|O_DIRECTORY);
+
+    if (dir == -1) {
+        return;
+    }
+
+    names = names_read(dir, &n);
+
+    for (i = 0; names && i < n; i++) {
+        (void) unlinkat(dir, names[i], 0);
+    }
+
+    if (names) {
+        names_free(names, n);
+    }
+
+    (void) close(dir);
+    (void) unlinkat(w->dir, WORKSPACE_STAGING, AT_REMOVEDIR);
+}

@@ -1,0 +1,645 @@
+/*
+ * The options are a table: name, argument, reader, help.  The flags of the
+ * limits are not in it, they come from the table of limits, so that a limit
+ * has one spelling everywhere.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/options.h"
+#include "shared/utf8.h"
+
+
+typedef struct option_s  option_t;
+
+struct option_s {
+    const char  *name;
+    const char  *argument;              /* NULL: takes none */
+    int        (*read)(options_t *options, const char *value, fault_t *fault);
+    bool         repeats;
+    bool         of_policy;             /* of `jail policy` too */
+    const char  *help;
+};
+
+
+static int option_policy(options_t *options, const char *value,
+    fault_t *fault);
+static int option_control(options_t *options, const char *value,
+    fault_t *fault);
+static int option_offline(options_t *options, const char *value,
+    fault_t *fault);
+static int option_code(options_t *options, const char *value,
+    fault_t *fault);
+static int option_in(options_t *options, const char *value, fault_t *fault);
+static int option_out(options_t *options, const char *value, fault_t *fault);
+static int option_workspace(options_t *options, const char *value,
+    fault_t *fault);
+static int option_env(options_t *options, const char *value, fault_t *fault);
+static int option_env_file(options_t *options, const char *value,
+    fault_t *fault);
+static int option_add_env(options_t *options, const char *text, bool is_file,
+    fault_t *fault);
+static int option_external_id(options_t *options, const char *value,
+    fault_t *fault);
+static int option_label(options_t *options, const char *value,
+    fault_t *fault);
+
+static int option_stdin(options_t *options, const char *value,
+    fault_t *fault);
+static int option_raw(options_t *options, const char *value, fault_t *fault);
+static int option_keep(options_t *options, const char *value,
+    fault_t *fault);
+
+static int option_read(options_t *options, bool policy, int argc,
+    char **argv, int *i, uint64_t *seen, fault_t *fault);
+static int option_limit(options_t *options, const char *name, size_t n,
+    const char *value, fault_t *fault);
+static int option_text(const char *name, const char *value, fault_t *fault);
+
+
+static const option_t  option_table[] = {
+
+    { "policy", "NAME", option_policy, false, false,
+      "the broker's policy to run under (" OPTIONS_POLICY ")" },
+    { "control", "SOCKET", option_control, false, true,
+      "the broker's socket ($AGENT_BROKER_CONTROL,\n"
+      "                         " OPTIONS_CONTROL ")" },
+    { "offline", NULL, option_offline, false, false,
+      "no broker and no network at all" },
+    { "code", "FILE|-", option_code, false, false,
+      "the program text: /run/task/code in the box, with the\n"
+      "                         file's suffix; its path is appended to "
+      "COMMAND" },
+    { "in", "FILE[:NAME]", option_in, true, false,
+      "a file to read: /run/task/in/NAME, linked from the\n"
+      "                         working directory; may repeat" },
+    { "out", "DIR", option_out, false, false,
+      "a new or empty directory for what the task leaves in\n"
+      "                         /run/task/out" },
+    { "workspace", "DIR", option_workspace, false, false,
+      "copied into the working directory, and back if COMMAND\n"
+      "                         ends by itself" },
+    { "env", "NAME=VALUE", option_env, true, false,
+      "a variable that the policy lists; may repeat" },
+    { "env-file", "FILE", option_env_file, true, false,
+      "lines of NAME=VALUE, empty or beginning with \"#\"; may\n"
+      "                         repeat" },
+    { "external-id", "ID", option_external_id, false, false,
+      "an id of the caller's for the audit log" },
+    { "label", "TEXT", option_label, false, false,
+      "a text of the caller's for the audit log" },
+    { "stdin", NULL, option_stdin, false, false,
+      "pass the standard input to COMMAND" },
+    { "raw", NULL, option_raw, false, false,
+      "pass the output through; no object, but COMMAND's status" },
+    { "output-keep", "PART", option_keep, false, false,
+      "of a stream that is cut keep its \"ends\", \"head\" or\n"
+      "                         \"tail\" (ends)" },
+
+    { NULL, NULL, NULL, false, false, NULL }
+};
+
+
+int
+options_parse(options_t *options, int argc, char **argv, fault_t *fault)
+{
+    int       i;
+    uint64_t  seen;
+
+    seen = 0;
+
+    for (i = 0; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+
+        if (argv[i][2] == '\0') {
+            i++;
+            break;
+        }
+
+        if (option_read(options, false, argc, argv, &i, &seen, fault) != 0) {
+            return -1;
+        }
+    }
+
+    if (i >= argc) {
+        return fault_set(fault, STAGE_USAGE, 0, "no command is given");
+    }
+
+    if (argv[i][0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the command is empty");
+    }
+
+    if (argv[i][0] == '-') {
+        return fault_set(fault, STAGE_USAGE, 0, "unknown option \"%.80s\"",
+                         argv[i]);
+    }
+
+    options->command = argv + i;
+
+    if (options->offline && (options->control || options->policy)) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--offline excludes --%s",
+                         options->control ? "control" : "policy");
+    }
+
+    if (options->has_stdin && options->code
+        && strcmp(options->code, "-") == 0)
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--code - and --stdin both read the standard input");
+    }
+
+    if (options->raw && options->keep != OUTPUT_ENDS) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--raw cuts no output: it excludes --output-keep");
+    }
+
+    if (options->policy == NULL) {
+        options->policy = OPTIONS_POLICY;
+    }
+
+    return options->offline ? 0 : option_control(options, NULL, fault);
+}
+
+
+int
+options_parse_policy(options_t *options, int argc, char **argv,
+    fault_t *fault)
+{
+    int       i;
+    uint64_t  seen;
+
+    seen = 0;
+
+    for (i = 0; i < argc; i++) {
+
+        if (argv[i][0] == '-') {
+
+            if (option_read(options, true, argc, argv, &i, &seen, fault)
+                != 0)
+            {
+                return -1;
+            }
+
+            continue;
+        }
+
+        if (options->policy) {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "more than one policy is named");
+        }
+
+        if (option_policy(options, argv[i], fault) != 0) {
+            return -1;
+        }
+    }
+
+    if (options->policy == NULL) {
+        return fault_set(fault, STAGE_USAGE, 0, "no policy is named");
+    }
+
+    return option_control(options, NULL, fault);
+}
+
+
+/* One option at argv[*i]; its argument is "--name=value" or the next word. */
+
+static int
+option_read(options_t *options, bool policy, int argc, char **argv, int *i,
+    uint64_t *seen, fault_t *fault)
+{
+    size_t           n;
+    unsigned         j;
+    uint64_t         bit;
+    const char      *name, *value;
+    const option_t  *o;
+
+    name = argv[*i] + 2;
+
+    if (strncmp(argv[*i], "--", 2) != 0) {
+        return fault_set(fault, STAGE_USAGE, 0, "unknown option \"%.80s\"",
+                         argv[*i]);
+    }
+
+    n = strcspn(name, "=");
+    value = name[n] == '=' ? name + n + 1 : NULL;
+    bit = 1;
+
+    for (o = option_table; o->name; o++, bit <<= 1) {
+        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0
+            && (!policy || o->of_policy))
+        {
+            break;
+        }
+    }
+
+    if (o->name == NULL) {
+
+        for (j = 0; j < LIMIT_COUNT; j++, bit <<= 1) {
+            if (limit_table[j].flag && strlen(limit_table[j].flag) == n
+                && memcmp(limit_table[j].flag, name, n) == 0)
+            {
+                break;
+            }
+        }
+
+        if (j == LIMIT_COUNT || policy) {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "unknown option \"--%.*s\"",
+                             (int) (n > 80 ? 80 : n), name);
+        }
+    }
+
+    if ((*seen & bit) && !(o->name && o->repeats)) {
+        return fault_set(fault, STAGE_USAGE, 0, "--%.*s is given twice",
+                         (int) n, name);
+    }
+
+    *seen |= bit;
+
+    if (o->name && o->argument == NULL) {
+
+        if (value) {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "--%s takes no argument", o->name);
+        }
+
+        return o->read(options, NULL, fault);
+    }
+
+    if (value == NULL) {
+
+        if (*i + 1 >= argc) {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "--%.*s needs an argument", (int) n, name);
+        }
+
+        value = argv[++*i];
+    }
+
+    return o->name ? o->read(options, value, fault)
+                   : option_limit(options, name, n, value, fault);
+}
+
+
+static int
+option_limit(options_t *options, const char *name, size_t n,
+    const char *value, fault_t *fault)
+{
+    unsigned     i;
+    const char  *err;
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+
+        if (limit_table[i].flag == NULL || strlen(limit_table[i].flag) != n
+            || memcmp(limit_table[i].flag, name, n) != 0)
+        {
+            continue;
+        }
+
+        if (limit_parse(i, value, strlen(value), &options->limits[i], &err)
+            != 0)
+        {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "invalid value \"%.80s\" in --%s: it %s", value,
+                             limit_table[i].flag, err);
+        }
+
+        options->limit_set[i] = true;
+
+        return 0;
+    }
+
+    return -1;
+}
+
+
+static int
+option_policy(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the policy's name is empty");
+    }
+
+    options->policy = value;
+
+    return option_text("policy", value, fault);
+}
+
+
+/* NULL: the default, unless the option was given. */
+
+static int
+option_control(options_t *options, const char *value, fault_t *fault)
+{
+    if (value == NULL) {
+
+        if (options->control) {
+            return 0;
+        }
+
+        value = getenv("AGENT_BROKER_CONTROL");
+
+        if (value == NULL || value[0] == '\0') {
+            value = OPTIONS_CONTROL;
+        }
+    }
+
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the path in --control is empty");
+    }
+
+    options->control = value;
+
+    return 0;
+}
+
+
+static int
+option_offline(options_t *options, const char *value, fault_t *fault)
+{
+    (void) value;
+    (void) fault;
+
+    options->offline = true;
+
+    return 0;
+}
+
+
+static int
+option_code(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the path in --code is empty");
+    }
+
+    options->code = value;
+
+    return 0;
+}
+
+
+/*
+ * FILE[:NAME].  What follows the last colon is the name, so a file with a
+ * colon in its path needs a name of its own.
+ */
+
+static int
+option_in(options_t *options, const char *value, fault_t *fault)
+{
+    char         *colon;
+    unsigned      i;
+    const char   *name;
+    option_in_t  *in;
+
+    if (options->nin == OPTIONS_IN_MAX) {
+        return fault_set(fault, STAGE_USAGE, 0, "--in is given more than %d "
+                         "times", OPTIONS_IN_MAX);
+    }
+
+    in = &options->in[options->nin];
+    in->path = value;
+    colon = strrchr(value, ':');
+
+    if (colon) {
+        name = colon + 1;
+        *colon = '\0';
+
+    } else {
+        name = strrchr(value, '/');
+        name = name ? name + 1 : value;
+    }
+
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the path in --in is empty");
+    }
+
+    if (!option_is_name(name)) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the name \"%.80s\" in --in must be one path "
+                         "component of printable characters that does not "
+                         "begin with \"-\"",
+                         utf8_is_printable(name) ? name : "?");
+    }
+
+    for (i = 0; i < options->nin; i++) {
+        if (strcmp(options->in[i].name, name) == 0) {
+            return fault_set(fault, STAGE_USAGE, 0,
+                             "two files of --in have the name \"%s\"", name);
+        }
+    }
+
+    (void) strcpy(in->name, name);
+    options->nin++;
+
+    return 0;
+}
+
+
+static int
+option_out(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0, "the path in --out is empty");
+    }
+
+    options->out = value;
+
+    return 0;
+}
+
+
+static int
+option_workspace(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the path in --workspace is empty");
+    }
+
+    options->workspace = value;
+
+    return 0;
+}
+
+
+static int
+option_env(options_t *options, const char *value, fault_t *fault)
+{
+    return option_add_env(options, value, false, fault);
+}
+
+
+static int
+option_env_file(options_t *options, const char *value, fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the path in --env-file is empty");
+    }
+
+    return option_add_env(options, value, true, fault);
+}
+
+
+static int
+option_add_env(options_t *options, const char *text, bool is_file,
+    fault_t *fault)
+{
+    if (options->nenv == OPTIONS_ENV_MAX) {
+        return fault_set(fault, STAGE_USAGE, 0, "--env and --env-file are "
+                         "given more than %d times", OPTIONS_ENV_MAX);
+    }
+
+    options->env[options->nenv++] = (option_env_t) { is_file, text };
+
+    return 0;
+}
+
+
+static int
+option_external_id(options_t *options, const char *value, fault_t *fault)
+{
+    options->external_id = value;
+
+    return option_text("external-id", value, fault);
+}
+
+
+static int
+option_label(options_t *options, const char *value, fault_t *fault)
+{
+    options->label = value;
+
+    return option_text("label", value, fault);
+}
+
+
+static int
+option_stdin(options_t *options, const char *value, fault_t *fault)
+{
+    (void) value;
+    (void) fault;
+
+    options->has_stdin = true;
+
+    return 0;
+}
+
+
+static int
+option_raw(options_t *options, const char *value, fault_t *fault)
+{
+    (void) value;
+    (void) fault;
+
+    options->raw = true;
+
+    return 0;
+}
+
+
+static int
+option_keep(options_t *options, const char *value, fault_t *fault)
+{
+    unsigned  i;
+
+    static const char *const  parts[] = {
+        [OUTPUT_ENDS] = "ends", [OUTPUT_HEAD] = "head",
+        [OUTPUT_TAIL] = "tail"
+    };
+
+    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (strcmp(parts[i], value) == 0) {
+            options->keep = (output_keep_t) i;
+            return 0;
+        }
+    }
+
+    return fault_set(fault, STAGE_USAGE, 0,
+                     "--output-keep must be ends, head or tail");
+}
+
+
+static int
+option_text(const char *name, const char *value, fault_t *fault)
+{
+    if (strlen(value) > OPTIONS_LABEL_MAX || !utf8_is_printable(value)) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the argument of --%s must be at most %d bytes of "
+                         "printable UTF-8", name, OPTIONS_LABEL_MAX);
+    }
+
+    return 0;
+}
+
+
+bool
+option_is_name(const char *name)
+{
+    size_t  n;
+
+    n = strlen(name);
+
+    return n > 0 && n <= OPTIONS_NAME_MAX && name[0] != '-'
+           && strchr(name, '/') == NULL
+           && strcmp(name, ".") != 0 && strcmp(name, "..") != 0
+           && utf8_is_printable(name);
+}
+
+
+void
+options_help(FILE *out)
+{
+    char             flag[64], text[32];
+    unsigned         i;
+    const option_t  *o;
+
+    (void) fputs(
+        "usage: jail run [OPTION]... -- COMMAND [ARG]...\n"
+        "       jail policy [--control SOCKET] NAME\n"
+        "       jail sweep\n"
+        "       jail doctor [--json] [--compare] [--control SOCKET] "
+        "[--policy NAME]\n"
+        "       jail --version | --help\n"
+        "\n"
+        "Runs COMMAND in a fresh box and prints one JSON object that says "
+        "what happened.\n"
+        "\n", out);
+
+    for (o = option_table; o->name; o++) {
+        (void) snprintf(flag, sizeof(flag), "--%s %s", o->name,
+                        o->argument ? o->argument : "");
+        (void) fprintf(out, "  %-22s %s\n", flag, o->help);
+    }
+
+    (void) fputs("\n"
+                 "Limits; each may only be tighter than the policy's.  A time "
+                 "is in seconds or has\n"
+                 "ms, s, m or h; a size is in bytes or has k, m, g or t:\n"
+                 "\n", out);
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+
+        if (limit_table[i].flag == NULL) {
+            continue;
+        }
+
+        (void) snprintf(flag, sizeof(flag), "--%s VALUE",
+                        limit_table[i].flag);
+        (void) fprintf(out, "  %-22s default %s\n", flag,
+                       limit_text(i, limit_table[i].standard, text,
+                                  sizeof(text)));
+    }
+
+    (void) fputs(
+        "\n"
+        "Status: 0 a result was printed, whatever the command did; 125 the "
+        "box could not\n"
+        "be set up (\"reason\":\"setup\"); 2 wrong usage.  With --raw: the "
+        "command's; 128 and\n"
+        "a signal's number; 124 out of time; 137 out of memory; 126 or 127 "
+        "not executed.\n", out);
+}

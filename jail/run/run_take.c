@@ -1,0 +1,151 @@
+/*
+ * The caller's directories: found fit before anything is built, filled when
+ * the box is dead.
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "files/beneath.h"
+#include "run/run_task.h"
+
+
+static uint64_t run_work_bytes(const run_t *r);
+static void run_take_back(run_t *r);
+
+
+int
+run_out(run_t *r)
+{
+    return r->options->out ? collect_prepare(&r->collect, r->options->out,
+                                             &r->result.fault)
+                           : 0;
+}
+
+
+int
+run_lock(run_t *r)
+{
+    return r->options->workspace ? workspace_lock(&r->workspace,
+                                                  r->options->workspace,
+                                                  &r->result.fault)
+                                 : 0;
+}
+
+
+/* It is read when it is known how much of it the box can hold. */
+
+int
+run_workspace(run_t *r)
+{
+    unsigned  i;
+    uint64_t  max, half;
+
+    if (r->workspace.dir == -1) {
+        return 0;
+    }
+
+    max = run_work_bytes(r);
+    half = r->spec.memory / 2;
+
+    for (i = 0; i < r->spec.nfiles; i++) {
+        half -= r->files[i].size;
+    }
+
+    if (max > half) {
+        max = half;
+    }
+
+    r->spec.workspace = &r->workspace.before;
+
+    return workspace_read(&r->workspace, max, &r->result.fault);
+}
+
+
+static uint64_t
+run_work_bytes(const run_t *r)
+{
+    unsigned  i;
+
+    for (i = 0; i < r->spec.nwritable; i++) {
+        if (strcmp(r->spec.writable[i].path, BOX_WORK) == 0) {
+            return r->spec.writable[i].bytes;
+        }
+    }
+
+    return BOX_WORK_BYTES;
+}
+
+
+/*
+ * What the task left is taken whatever its end was: what a task that ran out
+ * of time has written so far is often what tells why.  The lease is closed by
+ * now, and the memory that holds the files is still the box's.
+ */
+
+void
+run_take(run_t *r)
+{
+    const supervise_t  *s;
+
+    s = &r->supervise;
+
+    if (s->started && s->is_reaped && r->collect.dir != -1
+        && s->ndisks > BOX_DISK_OUT)
+    {
+        (void) collect_take(&r->collect, s->disks[BOX_DISK_OUT],
+                            &r->result.fault);
+
+        r->result.artifacts = json_incref(r->collect.artifacts);
+        r->result.skipped = json_incref(r->collect.skipped);
+
+    } else {
+        collect_drop(&r->collect);
+    }
+
+    collect_free(&r->collect);
+
+    if (r->workspace.dir != -1) {
+        run_take_back(r);
+    }
+
+    workspace_free(&r->workspace);
+}
+
+
+/*
+ * Copied back is only what a command that ended by itself has left: one that
+ * was killed, or that failed for want of room, was in the middle of something.
+ */
+
+static void
+run_take_back(run_t *r)
+{
+    int           work;
+    result_t     *result;
+    supervise_t  *s;
+
+    s = &r->supervise;
+    result = &r->result;
+    work = -1;
+
+    if (s->started && s->is_reaped && s->ndisks > BOX_DISK_WORK
+        && (result->reason == REASON_OK || result->reason == REASON_NONZERO))
+    {
+        work = beneath_open(s->disks[BOX_DISK_WORK],
+                            box_has_tmp(&r->spec) ? "." : "work",
+                            O_RDONLY|O_DIRECTORY);
+
+        if (work == -1) {
+            (void) fault_set(&result->fault, STAGE_WORKSPACE, errno,
+                             BOX_WORK " is gone from the box");
+        }
+    }
+
+    (void) workspace_take(&r->workspace, work, &result->fault);
+    result->workspace = json_incref(r->workspace.result);
+
+    if (work != -1) {
+        (void) close(work);
+    }
+}

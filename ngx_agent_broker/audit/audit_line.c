@@ -1,0 +1,355 @@
+/*
+ * Builds one audit line.  Two promises shape it: whatever a box sends, one
+ * event is one physical line of valid JSON whose keys are the program's own;
+ * and the line always fits, so it is written by one call and never torn.
+ *
+ * Room for the end ("cut", the brackets, the newline) is set aside from the
+ * start, so that the line can be closed at any moment.
+ */
+
+#include <string.h>
+
+#include "audit/audit_line.h"
+
+
+#define EVERY(byte)  (0x0101010101010101ULL * (byte))
+
+
+static bool put_plain(char *dst, const unsigned char *p, size_t n);
+static uint64_t special(uint64_t bytes);
+static uint64_t has_zero(uint64_t bytes);
+static void line_put(audit_line_t *line, const void *p, size_t n);
+static void put_digits(char *dst, unsigned value, size_t n, char behind);
+
+
+/* Printable ASCII but the quote and the backslash. */
+
+static const bool  is_plain[256] = {
+    [' '] = true, ['!'] = true, ['#' ... '['] = true, [']' ... '~'] = true
+};
+
+
+void
+audit_line_begin(audit_line_t *line)
+{
+    line->len = 0;
+    line->depth = 0;
+    line->lost = 0;
+    line->cut = false;
+    line->first = true;
+
+    line_put(line, "{", 1);
+}
+
+
+void
+audit_line_put_text(audit_line_t *line, const void *value, size_t n,
+    size_t max)
+{
+    char                 *q, *end;
+    size_t                i;
+    const unsigned char  *p;
+
+    static const char  hex[] = "0123456789abcdef";
+
+    if (value == NULL) {
+        line_put(line, "null", 4);
+        return;
+    }
+
+    p = value;
+    q = line->text + line->len;
+    *q++ = '"';
+
+    end = line->text + AUDIT_LINE_ROOM - 1;
+
+    if (max < (size_t) (end - q)) {
+        end = q + max;
+    }
+
+    i = 0;
+
+    /* almost every value stays as it was */
+
+    if (n <= (size_t) (end - q) && put_plain(q, p, n)) {
+        q += n;
+        i = n;
+    }
+
+    while (i < n) {
+
+        if (n - i >= 8 && end - q >= 8 && put_plain(q, p + i, 8)) {
+            q += 8;
+            i += 8;
+            continue;
+        }
+
+        if (end - q < (is_plain[p[i]] ? 1 : 6)) {
+            line->cut = true;
+            break;
+        }
+
+        if (is_plain[p[i]]) {
+            *q++ = (char) p[i++];
+            continue;
+        }
+
+        *q++ = '\\';
+        *q++ = 'u';
+        *q++ = '0';
+        *q++ = '0';
+        *q++ = hex[p[i] >> 4];
+        *q++ = hex[p[i++] & 0xf];
+    }
+
+    *q++ = '"';
+
+    line->len = q - line->text;
+}
+
+
+void
+audit_line_put_number(audit_line_t *line, int64_t value)
+{
+    char      number[2 * AUDIT_NUMBER_MAX], *p, *end;
+    uint64_t  left;
+
+    /* printf() would be half of what a line costs */
+
+    end = number + AUDIT_NUMBER_MAX;
+    p = end;
+    left = value < 0 ? 0 - (uint64_t) value : (uint64_t) value;
+
+    do {
+        *--p = (char) ('0' + left % 10);
+        left /= 10;
+    } while (left);
+
+    if (value < 0) {
+        *--p = '-';
+    }
+
+    /* there is room for the longest, and so many bytes are copied at once */
+
+    memcpy(line->text + line->len, p, AUDIT_NUMBER_MAX);
+    line->len += end - p;
+}
+
+
+void
+audit_line_bool(audit_line_t *line, const char *key, bool value)
+{
+    if (audit_line_key(line, key, 5)) {
+        line_put(line, value ? "true" : "false", value ? 4 : 5);
+    }
+}
+
+
+void
+audit_line_open(audit_line_t *line, const char *key)
+{
+    /* an object that does not fit is left out with all that is in it */
+
+    if (line->lost || line->depth == AUDIT_LINE_DEPTH
+        || !audit_line_key(line, key, 1))
+    {
+        line->lost++;
+        line->cut = true;
+        return;
+    }
+
+    line_put(line, "{", 1);
+    line->depth++;
+    line->first = true;
+}
+
+
+void
+audit_line_close(audit_line_t *line)
+{
+    if (line->lost) {
+        line->lost--;
+        return;
+    }
+
+    if (line->depth) {
+        line_put(line, "}", 1);
+        line->depth--;
+        line->first = false;
+    }
+}
+
+
+void
+audit_line_copy(audit_line_t *line, const char *text, size_t n)
+{
+    if (line->lost || line->len + n > AUDIT_LINE_ROOM) {
+        line->cut = true;
+        return;
+    }
+
+    line_put(line, text, n);
+    line->first = false;
+}
+
+
+size_t
+audit_line_end(audit_line_t *line)
+{
+    line->lost = 0;
+
+    while (line->depth) {
+        audit_line_close(line);
+    }
+
+    if (line->cut) {
+        line_put(line, ",", line->first ? 0 : 1);
+        line_put(line, "\"cut\":true", sizeof("\"cut\":true") - 1);
+    }
+
+    line_put(line, "}\n", 2);
+
+    return line->len;
+}
+
+
+void
+audit_line_time(int64_t unix_ms, char dst[25])
+{
+    int64_t   days, ms, era, year;
+    unsigned  of_era, year_of_era, of_year, shifted, month, day;
+
+    /* the years 0000 to 9999 have four digits; other times are no times */
+
+    if (unix_ms < -62167219200000) {
+        unix_ms = -62167219200000;
+    }
+
+    if (unix_ms > 253402300799999) {
+        unix_ms = 253402300799999;
+    }
+
+    days = unix_ms / 86400000;
+    ms = unix_ms % 86400000;
+
+    if (ms < 0) {
+        ms += 86400000;
+        days--;
+    }
+
+    /*
+     * Years that begin on March 1 have their odd day last, and 400 of them
+     * always the same length.
+     */
+
+    days += 719468;                         /* since 0000-03-01 */
+    era = (days >= 0 ? days : days - 146096) / 146097;
+    of_era = (unsigned) (days - era * 146097);
+    year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096)
+                  / 365;
+    of_year = of_era - (365 * year_of_era + year_of_era / 4
+                        - year_of_era / 100);
+    shifted = (5 * of_year + 2) / 153;
+    day = of_year - (153 * shifted + 2) / 5 + 1;
+    month = shifted < 10 ? shifted + 3 : shifted - 9;
+    year = (int64_t) year_of_era + era * 400 + (month <= 2);
+
+    put_digits(dst, (unsigned) year, 4, '-');
+    put_digits(dst + 5, month, 2, '-');
+    put_digits(dst + 8, day, 2, 'T');
+    put_digits(dst + 11, (unsigned) (ms / 3600000), 2, ':');
+    put_digits(dst + 14, (unsigned) (ms / 60000 % 60), 2, ':');
+    put_digits(dst + 17, (unsigned) (ms / 1000 % 60), 2, '.');
+    put_digits(dst + 20, (unsigned) (ms % 1000), 3, 'Z');
+    dst[24] = '\0';
+}
+
+
+/* So many digits, and what stands behind them. */
+
+static void
+put_digits(char *dst, unsigned value, size_t n, char behind)
+{
+    dst[n] = behind;
+
+    while (n--) {
+        dst[n] = (char) ('0' + value % 10);
+        value /= 10;
+    }
+}
+
+
+/*
+ * Copies n bytes, eight at once, and the last ones together with some before
+ * them; false when one of them is not plain.
+ */
+
+static bool
+put_plain(char *dst, const unsigned char *p, size_t n)
+{
+    size_t    i;
+    uint32_t  head, tail;
+    uint64_t  bytes, seen;
+
+    seen = 0;
+
+    if (n >= sizeof(bytes)) {
+
+        for (i = 0; i < n - sizeof(bytes); i += sizeof(bytes)) {
+            memcpy(&bytes, p + i, sizeof(bytes));
+            memcpy(dst + i, &bytes, sizeof(bytes));
+            seen |= special(bytes);
+        }
+
+        i = n - sizeof(bytes);
+        memcpy(&bytes, p + i, sizeof(bytes));
+        memcpy(dst + i, &bytes, sizeof(bytes));
+
+    } else if (n >= sizeof(head)) {
+
+        i = n - sizeof(tail);
+        memcpy(&head, p, sizeof(head));
+        memcpy(&tail, p + i, sizeof(tail));
+        memcpy(dst, &head, sizeof(head));
+        memcpy(dst + i, &tail, sizeof(tail));
+
+        bytes = head | (uint64_t) tail << 32;
+
+    } else {
+
+        for (i = 0, bytes = EVERY(' '); i < n; i++) {
+            dst[i] = (char) p[i];
+            bytes = bytes << 8 | p[i];
+        }
+    }
+
+    return ((seen | special(bytes)) & EVERY(0x80)) == 0;
+}
+
+
+/* The high bit of each byte that is not plain; the other bits mean nothing. */
+
+static uint64_t
+special(uint64_t bytes)
+{
+    return bytes                                        /* 0x80 and above */
+           | ((bytes - EVERY(0x20)) & ~bytes)           /* below a space */
+           | has_zero(bytes ^ EVERY('"'))
+           | has_zero(bytes ^ EVERY('\\'))
+           | has_zero(bytes ^ EVERY(0x7f));
+}
+
+
+static uint64_t
+has_zero(uint64_t bytes)
+{
+    return (bytes - EVERY(1)) & ~bytes;
+}
+
+
+static void
+line_put(audit_line_t *line, const void *p, size_t n)
+{
+    memcpy(line->text + line->len, p, n);
+    line->len += n;
+}

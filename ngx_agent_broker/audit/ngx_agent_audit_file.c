@@ -1,0 +1,554 @@
+/*
+ * The audit file.  Only the master opens it: it stays the master's, mode
+ * 0640, and the workers, which cannot open it, append to the descriptor.  The
+ * first one they inherit.  When the file is another one, because it was moved
+ * away and nginx told to reopen or to reload, the master leaves the new
+ * descriptor in a mailbox (a socket pair, whose one message everybody may look
+ * at), and raises the file's generation in shared memory.  Both, and each
+ * write, are done under one lock, and a writer whose generation is old takes
+ * the new descriptor first: so from that moment on nobody, draining workers of
+ * earlier configurations included, writes to the old file, whether or not it
+ * has heard of the signal.
+ */
+
+
+#include "audit/ngx_agent_audit.h"
+
+
+/* What is left for the writers: a generation, and its descriptor. */
+
+typedef struct {
+    struct iovec        iov;
+    struct msghdr       msg;
+
+    union {
+        struct cmsghdr  align;
+        u_char          space[CMSG_SPACE(sizeof(int))];
+    } control;
+} ngx_agent_audit_letter_t;
+
+
+static ngx_fd_t ngx_agent_audit_file_open(ngx_str_t *name, int flags,
+    struct stat *st, ngx_log_t *log);
+static void ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter,
+    uint64_t *generation);
+static ngx_uint_t ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size);
+static ngx_uint_t ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b);
+static void ngx_agent_audit_close(void *data);
+static ngx_int_t ngx_agent_audit_hook(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static void ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log);
+static ngx_int_t ngx_agent_audit_post(ngx_agent_audit_shared_t *shared,
+    ngx_fd_t fd);
+
+
+ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
+static uint64_t  ngx_agent_audit_generation;    /* of the descriptor */
+
+/* of the life of the master, whatever is reloaded */
+
+static int       ngx_agent_audit_mail[2] = { -1, -1 };
+static int       ngx_agent_audit_pipe[2] = { -1, -1 };
+
+
+ngx_int_t
+ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    int                  flags;
+    ngx_fd_t             fd;
+    ngx_uint_t           made;
+    struct stat          st;
+    ngx_pool_cleanup_t  *cln;
+
+    amcf->audit_fd = NGX_INVALID_FILE;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    flags = 0;
+
+    if (!ngx_test_config) {
+        flags = O_CREAT;
+
+    } else if (access((char *) amcf->audit_file.data, F_OK) == -1
+               && ngx_errno == NGX_ENOENT)
+    {
+        /* can it be made?  A test leaves nothing behind */
+        flags = O_CREAT|O_EXCL;
+    }
+
+    made = flags & O_EXCL;
+
+    fd = ngx_agent_audit_file_open(&amcf->audit_file, flags, &st, cf->log);
+
+    if (fd == NGX_INVALID_FILE) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
+
+        if (made) {
+            (void) unlink((char *) amcf->audit_file.data);
+        }
+
+        (void) close(fd);
+        return NGX_OK;
+    }
+
+    amcf->audit_torn = ngx_agent_audit_ends_torn(&amcf->audit_file,
+                                                 st.st_size);
+
+    cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);
+    if (cln == NULL) {
+        (void) close(fd);
+        return NGX_ERROR;
+    }
+
+    amcf->audit_fd = fd;
+
+    cln->handler = ngx_agent_audit_close;
+    cln->data = (void *) (intptr_t) fd;
+
+    return ngx_agent_audit_hook(cf, amcf);
+}
+
+
+/* The file's descriptor, and it is one that may be written to. */
+
+static ngx_fd_t
+ngx_agent_audit_file_open(ngx_str_t *name, int flags, struct stat *st,
+    ngx_log_t *log)
+{
+    ngx_fd_t  fd;
+
+    fd = open((char *) name->data,
+              O_WRONLY|O_APPEND|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK|flags, 0640);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "\"agent_audit\" file \"%V\" cannot be opened", name);
+        return NGX_INVALID_FILE;
+    }
+
+    if (fstat(fd, st) == -1 || !S_ISREG(st->st_mode)) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "\"agent_audit\" file \"%V\" is not a regular file",
+                      name);
+        goto failed;
+    }
+
+    /* who owns it could cut it, or take the master's mode away again */
+
+    if (st->st_uid != geteuid() && st->st_uid != 0) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "\"agent_audit\" file \"%V\" is of uid %uD, who could "
+                      "change what is recorded: chown %uD %V",
+                      name, st->st_uid, geteuid(), name);
+        goto failed;
+    }
+
+    if (!ngx_test_config && (st->st_mode & 0777) != 0640
+        && st->st_uid == geteuid() && fchmod(fd, 0640) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "fchmod() \"%V\" failed", name);
+        goto failed;
+    }
+
+    return fd;
+
+failed:
+
+    (void) close(fd);
+
+    return NGX_INVALID_FILE;
+}
+
+
+/*
+ * A writer that was killed, or a power cut, can leave half a line at the end:
+ * what comes next must not be glued to it.
+ */
+
+static ngx_uint_t
+ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size)
+{
+    u_char    last;
+    ssize_t   n;
+    ngx_fd_t  fd;
+
+    if (size == 0) {
+        return 0;
+    }
+
+    fd = open((char *) name->data, O_RDONLY|O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK);
+
+    if (fd == NGX_INVALID_FILE) {
+        return 1;                           /* an empty line harms nobody */
+    }
+
+    n = pread(fd, &last, 1, size - 1);
+
+    (void) close(fd);
+
+    return n != 1 || last != '\n';
+}
+
+
+static ngx_uint_t
+ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b)
+{
+    struct stat  one, other;
+
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0
+           && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+
+/* A file that is reopened keeps its number: it is the configuration's. */
+
+static void
+ngx_agent_audit_close(void *data)
+{
+    ngx_fd_t  fd;
+
+    fd = (ngx_fd_t) (intptr_t) data;
+
+    if (fd == ngx_agent_audit_fd) {
+        ngx_agent_audit_fd = NGX_INVALID_FILE;      /* no broker any more */
+    }
+
+    (void) close(fd);
+}
+
+
+/*
+ * Core calls the flush handler of each file it has opened when it is told to
+ * reopen them, in the master first: the one moment of a master's life in which
+ * a module can do something.  The audit cannot be that file itself, since core
+ * gives what it reopens to the workers' user.  So it is a pipe, of which
+ * nothing but its handler is used; everybody may open it, the workers too.
+ */
+
+static ngx_int_t
+ngx_agent_audit_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    ngx_str_t         name;
+    ngx_open_file_t  *file;
+
+    if (ngx_agent_audit_mail[0] == -1
+        && socketpair(AF_UNIX, SOCK_DGRAM|SOCK_CLOEXEC, 0,
+                      ngx_agent_audit_mail)
+           == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "socketpair() for \"agent_audit\" failed");
+        return NGX_ERROR;
+    }
+
+    if (ngx_agent_audit_pipe[0] == -1
+        && (pipe2(ngx_agent_audit_pipe, O_CLOEXEC|O_NONBLOCK) == -1
+            || fchmod(ngx_agent_audit_pipe[0], 0666) == -1))
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "a pipe for \"agent_audit\" cannot be made");
+        return NGX_ERROR;
+    }
+
+    name.data = ngx_pnalloc(cf->pool, sizeof("/proc/self/fd/")
+                                      + NGX_INT_T_LEN);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    name.len = ngx_sprintf(name.data, "/proc/self/fd/%d%Z",
+                           ngx_agent_audit_pipe[0])
+               - name.data - 1;
+
+    file = ngx_conf_open_file(cf->cycle, &name);
+    if (file == NULL) {
+        return NGX_ERROR;
+    }
+
+    file->flush = ngx_agent_audit_reopen;
+    file->data = amcf;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
+{
+    ngx_err_t                  err;
+    ngx_fd_t                   fd;
+    ngx_int_t                  rc;
+    ngx_uint_t                 torn;
+    struct stat                st;
+    ngx_agent_main_conf_t     *amcf;
+    ngx_agent_audit_shared_t  *shared;
+
+    amcf = file->data;
+
+    if (!amcf->started || ngx_agent_audit_fd == NGX_INVALID_FILE) {
+        return;
+    }
+
+    shared = ngx_agent_audit_pool->data;
+
+    if (ngx_process == NGX_PROCESS_WORKER) {
+
+        /* one that has nothing to write lets go of the old file, too */
+
+        ngx_agent_audit_lock();
+        (void) ngx_agent_audit_fetch(shared, &err);
+        ngx_agent_audit_unlock();
+
+        return;
+    }
+
+    if ((ngx_process != NGX_PROCESS_MASTER
+         && ngx_process != NGX_PROCESS_SINGLE)
+        || ngx_terminate || ngx_quit)
+    {
+        return;
+    }
+
+    fd = ngx_agent_audit_file_open(&amcf->audit_file, O_CREAT, &st, log);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "the audit goes on in the file that it had: mend "
+                      "\"%V\", then reopen again", &amcf->audit_file);
+        return;
+    }
+
+    torn = ngx_agent_audit_ends_torn(&amcf->audit_file, st.st_size);
+
+    ngx_agent_audit_lock();
+
+    (void) ngx_agent_audit_settle(shared, &err);
+
+    rc = NGX_DECLINED;                      /* it was not moved */
+
+    if (!ngx_agent_audit_is_same(fd, ngx_agent_audit_fd)) {
+
+        rc = ngx_agent_audit_post(shared, fd);
+        err = ngx_errno;
+
+        if (rc == NGX_OK) {
+            (void) dup3(fd, ngx_agent_audit_fd, O_CLOEXEC);
+            shared->torn = torn;
+            shared->size = st.st_size;
+
+            /* still under the lock: the new file begins with this */
+
+            ngx_agent_audit_config((ngx_cycle_t *) ngx_cycle, amcf, "reopen");
+        }
+    }
+
+    ngx_agent_audit_unlock();
+
+    (void) close(fd);
+
+    if (rc == NGX_ERROR) {
+        ngx_log_error(NGX_LOG_EMERG, log, err,
+                      "the workers cannot be given the new audit file, it "
+                      "goes on in the one that it had: reopen again");
+    }
+}
+
+
+/*
+ * Leaves the descriptor for everybody, in place of the one before.  Under the
+ * lock; the new message is there before the old one goes, so that a failure
+ * changes nothing.
+ */
+
+static ngx_int_t
+ngx_agent_audit_post(ngx_agent_audit_shared_t *shared, ngx_fd_t fd)
+{
+    uint64_t                   generation, before;
+    struct cmsghdr            *cmsg;
+    ngx_agent_audit_letter_t   letter;
+
+    if (shared->generation == 0) {
+
+        /* what is there, if anything, is of another zone */
+
+        while (recv(ngx_agent_audit_mail[1], &before, sizeof(before),
+                    MSG_DONTWAIT)
+               > 0)
+        { /* void */ }
+    }
+
+    generation = shared->generation + 1;
+
+    ngx_agent_audit_letter(&letter, &generation);
+
+    cmsg = CMSG_FIRSTHDR(&letter.msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+    ngx_memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+
+    if (sendmsg(ngx_agent_audit_mail[0], &letter.msg,
+                MSG_DONTWAIT|MSG_NOSIGNAL)
+        != (ssize_t) sizeof(generation))
+    {
+        return NGX_ERROR;
+    }
+
+    while (recv(ngx_agent_audit_mail[1], &before, sizeof(before),
+                MSG_DONTWAIT|MSG_PEEK)
+           == (ssize_t) sizeof(before)
+           && before != generation)
+    {
+        (void) recv(ngx_agent_audit_mail[1], &before, sizeof(before),
+                    MSG_DONTWAIT);
+    }
+
+    shared->generation = generation;
+    ngx_agent_audit_generation = generation;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter, uint64_t *generation)
+{
+    ngx_memzero(letter, sizeof(ngx_agent_audit_letter_t));
+
+    letter->iov.iov_base = generation;
+    letter->iov.iov_len = sizeof(uint64_t);
+
+    letter->msg.msg_iov = &letter->iov;
+    letter->msg.msg_iovlen = 1;
+    letter->msg.msg_control = &letter->control;
+    letter->msg.msg_controllen = sizeof(letter->control);
+}
+
+
+/* The newest file's descriptor takes the place of an old one. */
+
+ngx_int_t
+ngx_agent_audit_fetch(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
+{
+    int                        fd;
+    ssize_t                    n;
+    uint64_t                   generation;
+    ngx_int_t                  rc;
+    struct cmsghdr            *cmsg;
+    ngx_agent_audit_letter_t   letter;
+
+    if (ngx_agent_audit_generation == shared->generation) {
+        return NGX_OK;
+    }
+
+    ngx_agent_audit_letter(&letter, &generation);
+
+    do {
+        n = recvmsg(ngx_agent_audit_mail[1], &letter.msg,
+                    MSG_PEEK|MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
+    } while (n == -1 && ngx_errno == NGX_EINTR);
+
+    if (n == -1) {
+        *err = ngx_errno;
+        return NGX_ERROR;
+    }
+
+    cmsg = letter.msg.msg_controllen ? CMSG_FIRSTHDR(&letter.msg) : NULL;
+
+    if (cmsg == NULL || cmsg->cmsg_level != SOL_SOCKET
+        || cmsg->cmsg_type != SCM_RIGHTS
+        || cmsg->cmsg_len != CMSG_LEN(sizeof(int)))
+    {
+        *err = EMFILE;                      /* no number was left for it */
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
+
+    rc = NGX_ERROR;
+    *err = ESTALE;
+
+    if (n == (ssize_t) sizeof(generation) && generation == shared->generation) {
+
+        if (dup3(fd, ngx_agent_audit_fd, O_CLOEXEC) == -1) {
+            *err = ngx_errno;
+
+        } else {
+            ngx_agent_audit_generation = generation;
+            rc = NGX_OK;
+        }
+    }
+
+    (void) close(fd);
+
+    return rc;
+}
+
+
+void
+ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
+{
+    ngx_err_t                  err;
+    struct stat                st;
+    ngx_agent_audit_shared_t  *shared;
+
+    ngx_agent_audit_pool = (ngx_slab_pool_t *) amcf->audit_zone->shm.addr;
+    shared = ngx_agent_audit_pool->data;
+
+    /* a limit of the file's size is an error of a write, and no end of all */
+
+    (void) signal(SIGXFSZ, SIG_IGN);
+
+    ngx_agent_audit_lock();
+
+    if (shared->generation) {
+        (void) ngx_agent_audit_settle(shared, &err);
+    }
+
+    if (shared->generation == 0
+        || !ngx_agent_audit_is_same(amcf->audit_fd, ngx_agent_audit_fd))
+    {
+        if (ngx_agent_audit_post(shared, amcf->audit_fd) != NGX_OK) {
+
+            /* too late to refuse the reload: the old workers record nothing */
+
+            ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                          "the workers that leave cannot be given the new "
+                          "audit file: their requests are refused");
+
+            ngx_agent_audit_generation = ++shared->generation;
+        }
+
+        shared->torn = amcf->audit_torn;
+        shared->size = (fstat(amcf->audit_fd, &st) == 0) ? st.st_size : 0;
+    }
+
+    /* only now: a configuration that does not start leaves nothing of it */
+
+    ngx_agent_audit_fd = amcf->audit_fd;
+
+    ngx_agent_audit_unlock();
+}
+
+
+void
+ngx_agent_audit_no_mail(void)
+{
+    if (ngx_process == NGX_PROCESS_WORKER) {
+        (void) close(ngx_agent_audit_mail[0]);
+        ngx_agent_audit_mail[0] = -1;
+    }
+}
+
+
+ngx_uint_t
+ngx_agent_audit_ready(void)
+{
+    return ngx_agent_audit_fd != NGX_INVALID_FILE;
+}

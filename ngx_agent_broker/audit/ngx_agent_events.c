@@ -1,0 +1,527 @@
+/*
+ * The events of the audit: what stands in the line of each.  The order of
+ * the keys is fixed, and part of the format.
+ */
+
+
+#include "audit/ngx_agent_audit.h"
+
+
+#define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
+
+
+static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
+static const char *ngx_agent_failure(ngx_http_request_t *r);
+static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
+    ngx_str_t *host);
+
+
+ngx_int_t
+ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
+{
+    target_t      *t;
+    const char    *reason;
+    ngx_uint_t     tls;
+    audit_line_t   line;
+
+    t = &ctx->target;
+    tls = ctx->rule ? ctx->tls : t->https;
+
+    ngx_agent_audit_begin(&line, "egress", ctx->task->id, ctx->task->policy,
+                          ctx->policy_hash, ctx->uid);
+
+    reason = ngx_agent_reason(ctx->reason)->word;
+
+    audit_line_own(&line, "verdict", verdict, ngx_strlen(verdict));
+    audit_line_own(&line, "reason", reason, ngx_strlen(reason));
+
+    if (ctx->why) {
+        audit_line_word(&line, "detail", ctx->why);
+    }
+
+    audit_line_word(&line, "rule",
+                    ctx->rule ? ctx->rule->name : NULL);
+    audit_line_text(&line, "method", t->method, t->method_len, 64);
+    audit_line_own(&line, "scheme", tls ? "https" : "http", tls ? 5 : 4);
+    audit_line_text(&line, "host", t->authority.host, t->authority.host_len,
+                    AUTHORITY_HOST_MAX);
+    audit_line_number(&line, "port", ctx->port ? ctx->port
+                                               : t->authority.port);
+    audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
+                    64);
+    audit_line_text(&line, "path", t->path, t->path_len, 1024);
+    audit_line_number(&line, "query_bytes", (int64_t) t->query_len);
+    audit_line_word(&line, "credential",
+                    ctx->reason == NGX_AGENT_REASON_RULE && ctx->rule
+                    ? ctx->rule->credential : NULL);
+    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
+
+    if (ctx->reason == NGX_AGENT_REASON_MALFORMED
+        || ctx->reason == NGX_AGENT_REASON_MISMATCH)
+    {
+        /* there is no one target: both names are recorded as they came */
+        ngx_agent_audit_raw(&line, &ctx->line, &ctx->host);
+    }
+
+    if (ctx->state == NGX_AGENT_RECORDING) {
+        ngx_agent_audit_await(&line, ctx->task->id, &ctx->record);
+        return NGX_AGAIN;
+    }
+
+    return ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
+/* A CONNECT that was answered: the requests in it have lines of their own. */
+
+ngx_int_t
+ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
+{
+    authority_t   *a;
+    audit_line_t   line;
+
+    a = &ctx->target.authority;
+
+    ngx_agent_audit_begin(&line, "connect", ctx->task->id, ctx->task->policy,
+                          ctx->policy_hash, ctx->uid);
+
+    audit_line_word(&line, "verdict", "allowed");
+    audit_line_word(&line, "reason", "rule");
+    audit_line_word(&line, "rule", ctx->rule->name);
+    audit_line_text(&line, "host", a->host, a->host_len, AUTHORITY_HOST_MAX);
+    audit_line_number(&line, "port", a->port);
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
+
+    return ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
+void
+ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
+{
+    audit_line_t   line;
+
+    ngx_agent_audit_begin(&line, "egress_end", ctx->task->id,
+                          ctx->task->policy, ctx->policy_hash, ctx->uid);
+
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
+    audit_line_number(&line, "status", ctx->failure ? 0 : 200);
+    audit_line_text(&line, "host", ctx->target.authority.host,
+                    ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
+    audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
+                    64);
+
+    if (ctx->failure) {
+        audit_line_word(&line, "failure", ctx->failure);
+    }
+
+    audit_line_number(&line, "bytes_up", (int64_t) up);
+    audit_line_number(&line, "bytes_down", (int64_t) down);
+    audit_line_number(&line, "duration_ms",
+                      (int64_t) (ngx_current_msec - ctx->started));
+    audit_line_number(&line, "vault", 0);
+
+    ngx_agent_audit_gather(&line, ctx->task->id);
+}
+
+
+/*
+ * The log phase runs for every request, also for one whose parsing failed:
+ * each leaves a line.  A refusal has left its own already.
+ */
+
+ngx_int_t
+ngx_agent_log(ngx_http_request_t *r)
+{
+    ngx_str_t                   text, host;
+    audit_line_t                line;
+    ngx_agent_ctx_t            *ctx;
+    ngx_agent_task_t           *task;
+    ngx_agent_slot_view_t       view;
+    ngx_http_upstream_state_t  *state;
+
+    task = ngx_agent_connection_task(r->connection);
+
+    if (task == NULL || r != r->main) {
+        return NGX_OK;
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    if (ctx && ctx->state == NGX_AGENT_REFUSED) {
+        return NGX_OK;
+    }
+
+    if (ctx && ctx->state >= NGX_AGENT_RECORDING) {
+
+        ngx_agent_audit_begin(&line, "egress_end", task->id, task->policy,
+                              ctx->policy_hash, ctx->uid);
+
+        audit_line_own(&line, "request", (char *) ctx->request,
+                       sizeof(ctx->request));
+        audit_line_number(&line, "status", (int64_t) r->headers_out.status);
+        audit_line_text(&line, "host", ctx->target.authority.host,
+                        ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
+        audit_line_text(&line, "address", ctx->address.data,
+                        ctx->address.len, 64);
+
+        if (ctx->failure == NULL) {
+            ctx->failure = ngx_agent_failure(r);
+        }
+
+        if (ctx->failure) {
+            audit_line_word(&line, "failure", ctx->failure);
+
+            if (ctx->why) {
+                audit_line_word(&line, "detail", ctx->why);
+            }
+        }
+
+        state = NULL;
+
+        if (r->upstream_states && r->upstream_states->nelts) {
+            state = (ngx_http_upstream_state_t *) r->upstream_states->elts
+                    + r->upstream_states->nelts - 1;
+        }
+
+        if (state) {
+            ngx_agent_slot_bytes(task->id, state->bytes_sent,
+                                 state->bytes_received);
+        }
+
+        audit_line_number(&line, "bytes_up",
+                          state ? (int64_t) state->bytes_sent : 0);
+        audit_line_number(&line, "bytes_down",
+                          state ? (int64_t) state->bytes_received : 0);
+        audit_line_number(&line, "duration_ms",
+                          (int64_t) (ngx_current_msec - ctx->started));
+        audit_line_number(&line, "vault", (int64_t) ctx->vault);
+
+        ngx_agent_audit_gather(&line, task->id);
+
+        return NGX_OK;
+    }
+
+    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_slot_deny(task->id);
+        return NGX_OK;
+    }
+
+    ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
+    (void) ngx_agent_slot_view(task->id, &view);
+
+    ngx_agent_audit_begin(&line, "door_error", task->id, task->policy,
+                          view.policy_hash, task->uid);
+
+    audit_line_word(&line, "door", ngx_agent_door_name(
+                           ngx_agent_connection(r->connection)->door->kind));
+    audit_line_word(&line, "reason",
+                    ngx_agent_reason(ngx_agent_page_reason(r))->word);
+    audit_line_number(&line, "status", (int64_t) r->headers_out.status);
+
+    ngx_agent_door_line(r, &text);
+    ngx_str_null(&host);
+
+    if (r->headers_in.host) {
+        host = r->headers_in.host->value;
+    }
+
+    ngx_agent_audit_raw(&line, &text, &host);
+
+    (void) ngx_agent_audit_write(&line, task->id);
+    ngx_agent_slot_deny(task->id);
+
+    return NGX_OK;
+}
+
+
+/* What nobody has told: why an answer that had begun has no end. */
+
+static const char *
+ngx_agent_failure(ngx_http_request_t *r)
+{
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    c = r->connection;
+
+#if (NGX_HTTP_V2)
+    if (r->stream) {
+        c = r->stream->connection->connection;
+    }
+#endif
+
+    /* core's mark on what outlasts worker_shutdown_timeout */
+
+    if (ngx_exiting && c->close && c->error) {
+        return "shutdown";
+    }
+
+    u = r->upstream;
+
+    if (u && u->header_sent && u->length > 0 && !r->connection->error) {
+        return "answer_cut";
+    }
+
+    return NULL;
+}
+
+
+/* The request line, or what arrived of it. */
+
+static void
+ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text)
+{
+    u_char     *p, *end;
+    ngx_buf_t  *b;
+
+    *text = r->request_line;
+    b = r->header_in;
+
+    if (text->len || b == NULL) {
+        return;
+    }
+
+    p = r->request_start;
+
+    if (p == NULL || p < b->start || p > b->last) {
+        p = b->pos;
+    }
+
+    end = ngx_strlchr(p, b->last, LF);
+
+    text->data = p;
+    text->len = (end ? end : b->last) - p;
+
+    if (text->len && p[text->len - 1] == CR) {
+        text->len--;
+    }
+}
+
+
+/*
+ * Bytes that are no request, for the record.  A client's own secrets are not
+ * for it: a query is left out, as in every line, and so is the user
+ * information of an authority.
+ */
+
+static void
+ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
+{
+    u_char      *start, *p, *last, *end, *at, text[NGX_AGENT_RAW_MAX];
+    size_t       head, tail;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    for (i = 0; i < 2; i++) {
+
+        value = (i == 0) ? request : host;
+        start = value->data;
+
+        if (start == NULL) {
+            audit_line_word(line, i == 0 ? "request_line" : "host_header",
+                            NULL);
+            continue;
+        }
+
+        last = start + value->len;
+        p = ngx_strlchr(start, last, '?');
+        last = p ? p : last;
+
+        /* where the authority begins, if there is one */
+
+        p = start;
+
+        if (i == 0) {
+            p = ngx_strlchr(start, last, ' ');
+            p = p ? p + 1 : start;
+
+            for (end = p; end + 1 < last; end++) {
+                if (end > p && end[0] == '/' && end[1] == '/') {
+                    p = end + 2;
+                    break;
+                }
+            }
+        }
+
+        at = NULL;
+
+        for (end = p; end < last && *end != '/'; end++) {
+            if (*end == '@') {
+                at = end;
+            }
+        }
+
+        if (at == NULL && p < end && *p != '[') {
+
+            /* what is no port may be a password that was cut before its "@" */
+
+            at = ngx_strlchr(p, end, ':');
+
+            if (at && at > p && at + 1 < end
+                && (at[1] < '0' || at[1] > '9'))
+            {
+                last = at;
+            }
+
+            at = NULL;
+        }
+
+        at = at ? at : p;
+
+        head = ngx_min((size_t) (p - start), sizeof(text));
+        tail = ngx_min((size_t) (last - at), sizeof(text) - head);
+
+        ngx_memcpy(text, start, head);
+        ngx_memcpy(text + head, at, tail);
+
+        audit_line_text(line, i == 0 ? "request_line" : "host_header", text,
+                        head + tail, NGX_AGENT_RAW_MAX);
+
+        if ((size_t) (p - start) + (last - at) > sizeof(text)) {
+            line->cut = true;
+        }
+    }
+}
+
+
+void
+ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
+    const char *reason, json_t *claimed)
+{
+    json_t        *usage, *value;
+    audit_line_t   line;
+    const char   **key;
+
+    static const char  *keys[] = { "wall_ms", "cpu_ms", "memory_peak",
+                                   "pids_peak", "disk_bytes", NULL };
+
+    ngx_agent_audit_begin(&line, "task_end", id, view->policy,
+                          view->policy_hash, view->uid);
+
+    audit_line_word(&line, "reason", reason);
+    audit_line_number(&line, "allowed", (int64_t) view->allowed);
+    audit_line_number(&line, "denied", (int64_t) view->denied);
+    audit_line_number(&line, "audit_lines", (int64_t) view->audit_lines + 1);
+
+    if (claimed) {
+        audit_line_open(&line, "claimed");
+
+        value = json_object_get(claimed, "exit_code");
+
+        if (json_is_integer(value)) {
+            audit_line_number(&line, "exit_code", json_integer_value(value));
+        }
+
+        usage = json_object_get(claimed, "usage");
+
+        for (key = keys; *key; key++) {
+            value = json_object_get(usage, *key);
+
+            if (json_is_integer(value)) {
+                audit_line_number(&line, *key, json_integer_value(value));
+            }
+        }
+
+        audit_line_close(&line);
+    }
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}
+
+
+void
+ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+    const char *what)
+{
+    ngx_uint_t    i;
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "config", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "generation",
+                      (int64_t) ngx_agent_zone_generation());
+    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+
+    audit_line_open(&line, "policies");
+
+    /* of a refused one nothing is in force */
+
+    for (i = 0; amcf->started && i < amcf->set->policies_count; i++) {
+        audit_line_word(&line, amcf->set->policies[i]->name,
+                        amcf->set->policies[i]->hash);
+    }
+
+    audit_line_close(&line);
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}
+
+
+void
+ngx_agent_audit_worker(const char *what)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+
+    if (ngx_strcmp(what, "end") == 0) {
+        (void) ngx_agent_audit_write_end(&line);
+
+    } else {
+        (void) ngx_agent_audit_write(&line, NULL);
+    }
+}
+
+
+void
+ngx_agent_audit_lost(void)
+{
+    u_char        name[NGX_AGENT_AUDIT_WRITER];
+    uint64_t      sequence;
+    ngx_int_t     rc;
+    ngx_uint_t    entry;
+    audit_line_t  line;
+
+    do {
+        if (ngx_agent_audit_lost_next(name, &sequence, &entry) != NGX_OK) {
+            return;
+        }
+
+        ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+        audit_line_word(&line, "action", "writer_lost");
+        audit_line_number(&line, "last_seq", (int64_t) sequence);
+        audit_line_word(&line, "lost", (char *) name);
+
+        rc = ngx_agent_audit_write(&line, NULL);
+
+        /* what cannot be written now is told by the next sweep */
+
+        ngx_agent_audit_lost_told(entry, rc == NGX_OK);
+
+    } while (rc == NGX_OK);
+}
+
+
+void
+ngx_agent_audit_cut(off_t bytes)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", "file_cut");
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+    audit_line_number(&line, "bytes", (int64_t) bytes);
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}

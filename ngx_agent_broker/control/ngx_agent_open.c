@@ -1,0 +1,535 @@
+/*
+ * How a task begins: `open` gives it an id, a slot and a line in the audit;
+ * `serve` takes the box's sockets as its doors; `resume` does so again on
+ * another worker, or on a broker that was restarted, for the holder of the
+ * lease.
+ */
+
+
+#include "control/ngx_agent_control.h"
+
+
+#define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
+#define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
+
+
+static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
+    const policy_t *policy, json_t *env);
+static void ngx_agent_control_specs(ngx_agent_launcher_t *l,
+    const policy_t *policy);
+static void ngx_agent_control_spec(ngx_agent_launcher_t *l,
+    ngx_agent_door_e kind, in_port_t port);
+static ngx_int_t ngx_agent_control_specs_of(ngx_agent_launcher_t *l);
+static json_t *ngx_agent_control_opened(ngx_agent_launcher_t *l,
+    const policy_t *policy);
+static ngx_int_t ngx_agent_control_doors(ngx_agent_launcher_t *l);
+
+
+void
+ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
+{
+    u_char            random[NGX_AGENT_ID_LEN / 2];
+    ngx_int_t         rc;
+    const char       *name;
+    audit_line_t      line;
+    const policy_t   *policy;
+    ngx_agent_set_t  *set;
+
+    if (ngx_agent_control_version(l, request) != NGX_OK) {
+        return;
+    }
+
+    name = json_string_value(json_object_get(request, "policy"));
+
+    set = ngx_agent_set_get(l->connection->log);
+    if (set == NULL) {
+        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        return;
+    }
+
+    policy = ngx_agent_control_policy(l, set, name);
+
+    if (policy == NULL
+        || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
+           != NGX_OK)
+    {
+        goto done;
+    }
+
+    l->task = ngx_agent_task_create(l->connection->log);
+
+    if (l->task == NULL
+        || ngx_agent_random(random, sizeof(random)) != NGX_OK)
+    {
+        ngx_agent_control_refuse(l, "internal", "out of memory");
+        goto done;
+    }
+
+    ngx_agent_hex(l->task->id, random, sizeof(random));
+    l->task->uid = l->peer.uid;
+    (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
+                       sizeof(l->task->policy));
+
+    rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
+                               policy->limits[LIMIT_WALL_CLOCK]
+                               + NGX_AGENT_LIFE_SPARE);
+
+    if (rc != NGX_OK) {
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        ngx_agent_control_refuse(l, "busy",
+                                 "the zone is full of live tasks: "
+                                 "make \"agent_zone\" larger");
+        goto done;
+    }
+
+    l->phase = NGX_AGENT_OPENED;
+    l->expires = ngx_time() + (policy->limits[LIMIT_WALL_CLOCK]
+                               + NGX_AGENT_LIFE_SPARE) / 1000;
+
+    ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
+                          (u_char *) policy->hash, l->peer.uid);
+    audit_line_number(&line, "pid", l->peer.pid);
+
+    /* what the launcher says of itself stands apart from what we know */
+
+    audit_line_open(&line, "claimed");
+    audit_line_word(&line, "external_id",
+               json_string_value(json_object_get(request, "external_id")));
+    audit_line_word(&line, "label",
+               json_string_value(json_object_get(request, "label")));
+    audit_line_word(&line, "code_sha256",
+               json_string_value(json_object_get(request, "code_sha256")));
+    audit_line_close(&line);
+
+    if (ngx_agent_audit_write(&line, l->task->id) != NGX_OK) {
+        ngx_agent_control_refuse(l, "internal",
+                                 "the audit log cannot be written");
+        goto done;
+    }
+
+    ngx_agent_control_specs(l, policy);
+
+    ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
+
+    ngx_agent_control_send(l, ngx_agent_control_opened(l, policy));
+
+done:
+
+    ngx_agent_set_release(set);
+}
+
+
+static ngx_int_t
+ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
+    json_t *env)
+{
+    char         err[POLICY_ERROR_MAX];
+    size_t       i;
+    json_t      *value;
+    const char  *name;
+
+    json_object_foreach(env, name, value) {
+
+        for (i = 0; i < policy->env_count; i++) {
+            if (ngx_strcmp(policy->env[i], name) == 0) {
+                break;
+            }
+        }
+
+        if (i == policy->env_count || !json_is_string(value)) {
+            (void) policy_error(err, "variable", name,
+                                i == policy->env_count
+                                ? "is not in \"env\" of the policy: ask its "
+                                  "operator to add it there, or leave it out"
+                                : "has a value that is no string");
+            ngx_agent_control_refuse(l, "bad_request", "%s", err);
+            return NGX_DECLINED;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* The doors of a task of this policy: each port of a rule is one. */
+
+static void
+ngx_agent_control_specs(ngx_agent_launcher_t *l, const policy_t *policy)
+{
+    size_t  i;
+
+    l->doors_count = 0;
+
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_PROXY, NGX_AGENT_PORT_PROXY);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 80);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 443);
+
+    for (i = 0; i < policy->rules_count; i++) {
+
+        if (policy->rules[i]->port) {
+            ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB,
+                                   policy->rules[i]->port);
+        }
+    }
+
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_UDP, NGX_AGENT_PORT_DNS);
+    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_TCP, NGX_AGENT_PORT_DNS);
+}
+
+
+/* More ports than one message can carry are refused with the configuration. */
+
+static void
+ngx_agent_control_spec(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
+    in_port_t port)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < l->doors_count; i++) {
+        if (l->doors[i].port == port && l->doors[i].kind == kind) {
+            return;
+        }
+    }
+
+    if (l->doors_count < NGX_AGENT_DOORS_MAX) {
+        l->doors[l->doors_count].kind = kind;
+        l->doors[l->doors_count].port = port;
+        l->doors_count++;
+    }
+}
+
+
+/*
+ * The doors of a task that is resumed are those it was opened with, whatever
+ * its policy says now: the sockets tell which they are.
+ */
+
+static ngx_int_t
+ngx_agent_control_specs_of(ngx_agent_launcher_t *l)
+{
+    int                     type;
+    socklen_t               len;
+    ngx_uint_t              i;
+    ngx_sockaddr_t          sa;
+    ngx_agent_door_spec_t  *door;
+
+    for (i = 0; i < l->fds_count; i++) {
+
+        door = &l->doors[i];
+
+        len = sizeof(int);
+
+        if (getsockopt(l->fds[i], SOL_SOCKET, SO_TYPE, &type, &len) == -1) {
+            return NGX_DECLINED;
+        }
+
+        len = sizeof(ngx_sockaddr_t);
+
+        if (getsockname(l->fds[i], &sa.sockaddr, &len) == -1) {
+            return NGX_DECLINED;
+        }
+
+        door->port = ngx_inet_get_port(&sa.sockaddr);
+
+        if (type == SOCK_DGRAM) {
+            door->kind = NGX_AGENT_DOOR_DNS_UDP;
+
+        } else {
+            door->kind = door->port == NGX_AGENT_PORT_PROXY
+                         ? NGX_AGENT_DOOR_PROXY
+                         : door->port == NGX_AGENT_PORT_DNS
+                           ? NGX_AGENT_DOOR_DNS_TCP : NGX_AGENT_DOOR_WEB;
+        }
+    }
+
+    l->doors_count = l->fds_count;
+
+    return NGX_OK;
+}
+
+
+static json_t *
+ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
+{
+    size_t   i;
+    json_t  *reply, *limits, *list, *box;
+
+    limits = json_object();
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+        (void) json_object_set_new(limits, limit_table[i].key,
+                  limit_table[i].unit == UNIT_CORES
+                  ? json_real((double) policy->limits[i] / 1000)
+                  : json_integer((json_int_t) policy->limits[i]));
+    }
+
+    box = json_pack("{s:s, s:[], s:[], s:[]}", "isolation", policy->isolation,
+                    "writable", "readable", "env");
+
+    list = json_object_get(box, "writable");
+
+    for (i = 0; i < policy->writable_count; i++) {
+        (void) json_array_append_new(list,
+                  json_pack("{s:s, s:I}", "path", policy->writable[i].path,
+                            "bytes",
+                            (json_int_t) policy->writable[i].bytes));
+    }
+
+    list = json_object_get(box, "readable");
+
+    for (i = 0; i < policy->readable_count; i++) {
+        (void) json_array_append_new(list, json_string(policy->readable[i]));
+    }
+
+    list = json_object_get(box, "env");
+
+    for (i = 0; i < policy->env_count; i++) {
+        (void) json_array_append_new(list, json_string(policy->env[i]));
+    }
+
+    list = json_array();
+
+    for (i = 0; i < policy->rules_count && i < 64; i++) {
+
+        (void) json_array_append_new(list,
+                  json_string(policy->rules[i]->name));
+    }
+
+    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:o, s:I, s:s}",
+                      "ok", 1, "v", NGX_AGENT_PROTOCOL,
+                      "task_id", l->task->id, NGX_AGENT_ID_LEN,
+                      "limits", limits, "box", box,
+                      "ca", l->amcf->ca_pem,
+                      "hosts", list,
+                      "hosts_count", (json_int_t) policy->rules_count,
+                      "policy_hash", policy->hash);
+
+    list = json_array();
+
+    for (i = 0; i < l->doors_count; i++) {
+        (void) json_array_append_new(list,
+                  json_pack("{s:s, s:i}", "name",
+                            ngx_agent_door_name(l->doors[i].kind), "port",
+                            (int) l->doors[i].port));
+    }
+
+    (void) json_object_set_new(reply, "doors", list);
+
+    return reply;
+}
+
+
+void
+ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request)
+{
+    (void) ngx_agent_control_doors(l);
+}
+
+
+/*
+ * What serve and resume share: the sockets are checked, the slot taken for
+ * this worker, the doors opened, the lease made.
+ */
+
+static ngx_int_t
+ngx_agent_control_doors(ngx_agent_launcher_t *l)
+{
+    char                lease[NGX_AGENT_LEASE_MAX];
+    uint64_t            netns;
+    ngx_int_t           rc;
+    ngx_uint_t          i, n;
+    const char         *why;
+    ngx_agent_task_t   *task;
+    ngx_agent_slot_view_t  view;
+
+    task = l->task;
+
+    if (l->fds_count != l->doors_count) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "%d sockets were handed over for %d doors",
+                                 (int) l->fds_count, (int) l->doors_count);
+        return NGX_DECLINED;
+    }
+
+    netns = 0;
+
+    for (i = 0; i < l->fds_count; i++) {
+
+        why = ngx_agent_door_check(l->fds[i], &l->doors[i],
+                                   ngx_agent_control_netns(), &netns);
+        if (why) {
+            ngx_agent_control_refuse(l, "bad_descriptor", "%s", why);
+            return NGX_DECLINED;
+        }
+    }
+
+    rc = ngx_agent_slot_take(task->id, l->peer.uid, netns, &task->sequence);
+
+    if (rc != NGX_OK) {
+        ngx_agent_control_refuse(l,
+                         rc == NGX_DECLINED ? "task_unknown"
+                                            : "bad_descriptor",
+                         rc == NGX_DECLINED
+                         ? "the task has ended"
+                         : "the net namespace is not this task's alone");
+        return NGX_DECLINED;
+    }
+
+    task->netns = netns;
+
+    if (ngx_agent_slot_view(task->id, &view) == NGX_OK) {
+        task->connections_max = view.connections;
+    }
+
+    n = l->fds_count;
+    l->fds_count = 0;
+
+    if (ngx_agent_doors_open(task, l->ascf, l->doors, l->fds, n) != NGX_OK
+        || ngx_agent_lease_make(l->amcf, task->id, l->peer.uid, task->policy,
+                                netns, l->expires, lease)
+           == 0)
+    {
+        ngx_agent_control_refuse(l, "busy",
+                                 "no connection is free for the doors: raise "
+                                 "\"worker_connections\"");
+        return NGX_DECLINED;
+    }
+
+    if (l->connection->read->timer_set) {
+        ngx_del_timer(l->connection->read);
+    }
+
+    l->phase = NGX_AGENT_SERVING;
+
+    ngx_agent_control_send(l, json_pack("{s:b, s:s}", "ok", 1,
+                                        "lease", lease));
+
+    if (ngx_exiting || ngx_quit) {
+        ngx_agent_control_drain(l);
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
+{
+    u_char                  name[POLICY_NAME_MAX + 1];
+    json_t                 *id;
+    time_t                  expires;
+    uint64_t                netns, instance;
+    const char             *lease;
+    audit_line_t            line;
+    const policy_t         *policy;
+    ngx_agent_set_t        *set;
+    ngx_agent_slot_view_t   view;
+
+    if (ngx_agent_control_version(l, request) != NGX_OK) {
+        return;
+    }
+
+    id = json_object_get(request, "task_id");
+    lease = json_string_value(json_object_get(request, "lease"));
+
+    if (l->fds_count == 0) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "no sockets were handed over");
+        return;
+    }
+
+    if (ngx_agent_control_specs_of(l) != NGX_OK) {
+        ngx_agent_control_refuse(l, "bad_descriptor",
+                                 "a descriptor is not a socket");
+        return;
+    }
+
+    netns = ngx_agent_netns_cookie(l->fds[0]);
+
+    if (ngx_agent_lease_check(l->amcf, lease,
+                              (u_char *) json_string_value(id), l->peer.uid,
+                              netns, name, &expires, &instance)
+        != NGX_OK)
+    {
+        ngx_agent_control_refuse(l, "lease_invalid",
+                                 "the lease is not this user's, of this net "
+                                 "namespace, or has expired");
+        return;
+    }
+
+    set = ngx_agent_set_get(l->connection->log);
+    if (set == NULL) {
+        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        return;
+    }
+
+    policy = policy_set_find(set->policies, (char *) name);
+
+    if (policy == NULL
+        || !policy_allows_launcher(policy, l->peer.uid, l->groups,
+                                   l->groups_count, geteuid()))
+    {
+        ngx_agent_control_refuse(l, "policy_gone",
+                                 "the policy is gone, or this user may no "
+                                 "longer use it");
+        goto done;
+    }
+
+    l->task = ngx_agent_task_create(l->connection->log);
+
+    if (l->task == NULL) {
+        ngx_agent_control_refuse(l, "internal", "out of memory");
+        goto done;
+    }
+
+    ngx_memcpy(l->task->id, json_string_value(id), NGX_AGENT_ID_LEN);
+    ngx_memcpy(l->task->policy, name, sizeof(name));
+    l->task->uid = l->peer.uid;
+    l->expires = expires;
+
+    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
+
+        /*
+         * Of this broker it has ended.  Another one's is adopted: this was
+         * started after it, or is the binary that it was to replace.  Who
+         * shows an ended one anew gets what `open` would give, for what was
+         * left of its time.
+         */
+
+        if (instance == ngx_agent_zone_instance()) {
+            ngx_agent_task_release(l->task);
+            l->task = NULL;
+            ngx_agent_control_refuse(l, "task_unknown", "the task has ended");
+            goto done;
+        }
+
+        if (ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid,
+                                  policy, (expires - ngx_time()) * 1000)
+            == NGX_BUSY)
+        {
+            ngx_agent_task_release(l->task);
+            l->task = NULL;
+            ngx_agent_control_refuse(l, "busy",
+                                     "the zone is full of live tasks: "
+                                     "make \"agent_zone\" larger");
+            goto done;
+        }
+    }
+
+    if (ngx_agent_control_doors(l) != NGX_OK) {
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        goto done;
+    }
+
+    ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
+                          (u_char *) policy->hash, l->peer.uid);
+    audit_line_number(&line, "pid", l->peer.pid);
+    audit_line_bool(&line, "resumed", true);
+    (void) ngx_agent_audit_write(&line, l->task->id);
+
+done:
+
+    ngx_agent_set_release(set);
+}

@@ -1,0 +1,140 @@
+/*
+ * Refusals of the control socket in the audit.  Whoever reaches the socket can
+ * be refused as often as it likes, and must not fill the disk of the audit
+ * with that, past which nobody's requests go out.  So a user has a thousand
+ * lines, and one more each 100 ms; those that are left out are counted, and
+ * told together in one line.  Each worker counts for itself.
+ */
+
+
+#include "control/ngx_agent_control.h"
+
+
+#define NGX_AGENT_REFUSED_UIDS   64         /* that are told apart */
+#define NGX_AGENT_REFUSED_LINES  1000
+#define NGX_AGENT_REFUSED_TIME   100        /* ms a line */
+
+
+typedef struct {
+    uid_t         uid;
+    ngx_msec_t    paid;                     /* when its lines are forgotten */
+    uint64_t      unwritten;
+    unsigned      used:1;
+} ngx_agent_refused_t;
+
+
+static ngx_agent_refused_t *ngx_agent_refused_of(uid_t uid);
+static void ngx_agent_refused_tell(ngx_agent_refused_t *refused);
+static void ngx_agent_refused_write(uid_t uid, pid_t pid, const char *reason,
+    const char *message);
+
+
+static ngx_agent_refused_t  ngx_agent_refused_uids[NGX_AGENT_REFUSED_UIDS];
+
+
+void
+ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
+    const char *message)
+{
+    ngx_agent_refused_t  *refused;
+
+    refused = ngx_agent_refused_of(l->peer.uid);
+
+    if ((ngx_msec_int_t) (refused->paid - ngx_current_msec)
+        >= NGX_AGENT_REFUSED_LINES * NGX_AGENT_REFUSED_TIME)
+    {
+        refused->unwritten++;
+        return;
+    }
+
+    refused->paid += NGX_AGENT_REFUSED_TIME;
+
+    ngx_agent_refused_write(l->peer.uid, l->peer.pid, reason, message);
+}
+
+
+void
+ngx_agent_refused_rest(void)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
+        ngx_agent_refused_tell(&ngx_agent_refused_uids[i]);
+    }
+}
+
+
+/* The entry of a uid: its own, or the one that is forgotten first. */
+
+static ngx_agent_refused_t *
+ngx_agent_refused_of(uid_t uid)
+{
+    ngx_uint_t            i;
+    ngx_agent_refused_t  *refused, *found;
+
+    found = &ngx_agent_refused_uids[0];
+
+    for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
+
+        refused = &ngx_agent_refused_uids[i];
+
+        if (refused->used && refused->uid == uid) {
+            found = refused;
+            break;
+        }
+
+        if (found->used
+            && (!refused->used
+                || (ngx_msec_int_t) (refused->paid - found->paid) < 0))
+        {
+            found = refused;
+        }
+    }
+
+    if (!found->used || found->uid != uid) {
+        ngx_agent_refused_tell(found);
+
+        found->used = 1;
+        found->uid = uid;
+        found->paid = ngx_current_msec;
+    }
+
+    if ((ngx_msec_int_t) (found->paid - ngx_current_msec) < 0) {
+        found->paid = ngx_current_msec;
+    }
+
+    return found;
+}
+
+
+static void
+ngx_agent_refused_tell(ngx_agent_refused_t *refused)
+{
+    char  message[64];
+
+    if (refused->unwritten == 0) {
+        return;
+    }
+
+    (void) snprintf(message, sizeof(message), "%llu more refusals",
+                    (unsigned long long) refused->unwritten);
+
+    refused->unwritten = 0;
+
+    ngx_agent_refused_write(refused->uid, 0, "busy", message);
+}
+
+
+static void
+ngx_agent_refused_write(uid_t uid, pid_t pid, const char *reason,
+    const char *message)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "task_refused", NULL, NULL, NULL, 0);
+    audit_line_number(&line, "uid", uid);
+    audit_line_number(&line, "pid", pid);
+    audit_line_word(&line, "reason", reason);
+    audit_line_word(&line, "message", message);
+    (void) ngx_agent_audit_write(&line, NULL);
+}

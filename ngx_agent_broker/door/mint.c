@@ -1,0 +1,527 @@
+/*
+ * One leaf key serves all leaves of a mint: it proves nothing to anybody but
+ * the boxes, and making one for each name would only cost time.  A leaf that
+ * is not cached costs a signature and the encoding of its key.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <openssl/ec.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+
+#include "door/mint.h"
+
+
+#define MINT_DAY           (24 * 60 * 60)
+#define MINT_LEAF_DAYS     7
+#define MINT_RENEW_DAYS    3            /* a cached leaf is signed anew after */
+#define MINT_CA_DAYS       3652
+#define MINT_BUCKETS       1024         /* a power of two */
+
+
+typedef struct mint_leaf_s  mint_leaf_t;
+
+struct mint_leaf_s {
+    mint_leaf_t  *next;                 /* in the bucket */
+    mint_leaf_t  *newer;                /* in the order of use */
+    mint_leaf_t  *older;
+    X509         *cert;
+    time_t        signed_at;
+    int           kind;                 /* authority_kind_t */
+    char          host[AUTHORITY_HOST_MAX + 1];
+};
+
+
+struct mint_s {
+    X509         *cert;
+    EVP_PKEY     *key;
+    EVP_PKEY     *leaf_key;
+    size_t        max;
+    size_t        count;
+    mint_leaf_t  *newest;
+    mint_leaf_t  *oldest;
+    mint_leaf_t  *buckets[MINT_BUCKETS];
+};
+
+
+static mint_leaf_t *mint_find(const mint_t *mint, const authority_t *name);
+static X509 *mint_sign(mint_t *mint, const authority_t *name);
+static int mint_begin(X509 *cert, const char *cn, long from, long to);
+static int mint_extend(X509 *cert, X509 *issuer, int nid, const char *value);
+static int mint_name(X509 *cert, const authority_t *name);
+static size_t mint_bucket(const char *host);
+static void mint_unlink(mint_t *mint, mint_leaf_t *leaf);
+static void mint_link(mint_t *mint, mint_leaf_t *leaf);
+static void mint_drop(mint_t *mint, mint_leaf_t *leaf);
+
+
+int
+mint_authority(X509 **cert, EVP_PKEY **key)
+{
+    X509           *x;
+    EVP_PKEY       *k;
+    unsigned char   random[4];
+    char            cn[64];
+
+    x = X509_new();
+    k = EVP_EC_gen("P-256");
+
+    if (x == NULL || k == NULL || RAND_bytes(random, sizeof(random)) != 1) {
+        goto failed;
+    }
+
+    /* two brokers on a host are told apart by name, not only by key */
+
+    (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
+                    random[0], random[1], random[2], random[3]);
+
+    if (mint_begin(x, cn, -MINT_DAY, (long) MINT_CA_DAYS * MINT_DAY) != 0
+        || X509_set_issuer_name(x, X509_get_subject_name(x)) != 1
+        || X509_set_pubkey(x, k) != 1
+        || mint_extend(x, x, NID_basic_constraints,
+                       "critical,CA:TRUE,pathlen:0") != 0
+        || mint_extend(x, x, NID_key_usage,
+                       "critical,keyCertSign,cRLSign") != 0
+        || mint_extend(x, x, NID_subject_key_identifier, "hash") != 0
+        || X509_sign(x, k, EVP_sha256()) == 0)
+    {
+        goto failed;
+    }
+
+    *cert = x;
+    *key = k;
+
+    return 0;
+
+failed:
+
+    X509_free(x);
+    EVP_PKEY_free(k);
+
+    return -1;
+}
+
+
+const char *
+mint_refuses(X509 *cert, EVP_PKEY *key)
+{
+    if (X509_check_private_key(cert, key) != 1) {
+        return "the key is not the certificate's";
+    }
+
+    if (X509_check_ca(cert) != 1
+        || !(X509_get_key_usage(cert) & KU_KEY_CERT_SIGN))
+    {
+        return "the certificate is not an authority's "
+               "(basicConstraints CA:TRUE, keyUsage keyCertSign)";
+    }
+
+    if (X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0) {
+        return "the certificate has expired";
+    }
+
+    return NULL;
+}
+
+
+bool
+mint_is_system_trusted(X509 *cert)
+{
+    bool             trusted;
+    X509_STORE      *store;
+    X509_STORE_CTX  *ctx;
+
+    trusted = true;             /* unless it is shown not to be */
+
+    store = X509_STORE_new();
+    ctx = X509_STORE_CTX_new();
+
+    if (store && ctx && X509_STORE_set_default_paths(store) == 1
+        && X509_STORE_CTX_init(ctx, store, cert, NULL) == 1)
+    {
+        X509_VERIFY_PARAM_set_flags(X509_STORE_CTX_get0_param(ctx),
+                                    X509_V_FLAG_PARTIAL_CHAIN
+                                    | X509_V_FLAG_NO_CHECK_TIME);
+
+        trusted = (X509_verify_cert(ctx) == 1);
+    }
+
+    X509_STORE_CTX_free(ctx);
+    X509_STORE_free(store);
+
+    return trusted;
+}
+
+
+mint_t *
+mint_new(X509 *cert, EVP_PKEY *key, size_t max)
+{
+    mint_t  *mint;
+
+    mint = calloc(1, sizeof(mint_t));
+    if (mint == NULL) {
+        return NULL;
+    }
+
+    mint->leaf_key = EVP_EC_gen("P-256");
+    if (mint->leaf_key == NULL) {
+        free(mint);
+        return NULL;
+    }
+
+    (void) X509_up_ref(cert);
+    (void) EVP_PKEY_up_ref(key);
+
+    mint->cert = cert;
+    mint->key = key;
+    mint->max = max > 0 ? max : 1;
+
+    return mint;
+}
+
+
+void
+mint_free(mint_t *mint)
+{
+    if (mint == NULL) {
+        return;
+    }
+
+    while (mint->oldest) {
+        mint_drop(mint, mint->oldest);
+    }
+
+    X509_free(mint->cert);
+    EVP_PKEY_free(mint->key);
+    EVP_PKEY_free(mint->leaf_key);
+    free(mint);
+}
+
+
+bool
+mint_has(const mint_t *mint, const authority_t *name)
+{
+    return mint_find(mint, name) != NULL;
+}
+
+
+static mint_leaf_t *
+mint_find(const mint_t *mint, const authority_t *name)
+{
+    mint_leaf_t  *leaf;
+
+    for (leaf = mint->buckets[mint_bucket(name->host)];
+         leaf;
+         leaf = leaf->next)
+    {
+        if (leaf->kind == (int) name->kind
+            && strcmp(leaf->host, name->host) == 0)
+        {
+            break;
+        }
+    }
+
+    return leaf;
+}
+
+
+X509 *
+mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
+{
+    time_t        now;
+    size_t        bucket;
+    mint_leaf_t  *leaf;
+
+    now = time(NULL);
+    leaf = mint_find(mint, name);
+
+    /* a clock that was set back makes a leaf of the future: it goes too */
+
+    if (leaf && (now < leaf->signed_at
+                 || now - leaf->signed_at > MINT_RENEW_DAYS * MINT_DAY))
+    {
+        mint_drop(mint, leaf);
+        leaf = NULL;
+    }
+
+    if (leaf) {
+        *fresh = false;
+
+        if (leaf != mint->newest) {
+            mint_unlink(mint, leaf);
+            mint_link(mint, leaf);
+        }
+
+        return leaf->cert;
+    }
+
+    leaf = calloc(1, sizeof(mint_leaf_t));
+    if (leaf == NULL) {
+        return NULL;
+    }
+
+    leaf->cert = mint_sign(mint, name);
+    if (leaf->cert == NULL) {
+        free(leaf);
+        return NULL;
+    }
+
+    *fresh = true;
+
+    leaf->signed_at = now;
+    leaf->kind = (int) name->kind;
+    memcpy(leaf->host, name->host, (size_t) name->host_len + 1);
+
+    if (mint->count == mint->max) {
+        mint_drop(mint, mint->oldest);
+    }
+
+    bucket = mint_bucket(leaf->host);
+
+    leaf->next = mint->buckets[bucket];
+    mint->buckets[bucket] = leaf;
+    mint_link(mint, leaf);
+    mint->count++;
+
+    return leaf->cert;
+}
+
+
+EVP_PKEY *
+mint_key(mint_t *mint)
+{
+    return mint->leaf_key;
+}
+
+
+X509 *
+mint_cert(mint_t *mint)
+{
+    return mint->cert;
+}
+
+
+size_t
+mint_cached(const mint_t *mint)
+{
+    return mint->count;
+}
+
+
+static X509 *
+mint_sign(mint_t *mint, const authority_t *name)
+{
+    X509        *x;
+    const char  *cn;
+
+    x = X509_new();
+    if (x == NULL) {
+        return NULL;
+    }
+
+    /* a common name has 64 characters at most; the subjectAltName counts */
+
+    cn = name->host_len <= 64 ? name->host : "agent broker leaf";
+
+    if (mint_begin(x, cn, -MINT_DAY, MINT_LEAF_DAYS * MINT_DAY) != 0
+        || X509_set_issuer_name(x, X509_get_subject_name(mint->cert)) != 1
+        || X509_set_pubkey(x, mint->leaf_key) != 1
+        || mint_name(x, name) != 0
+        || mint_extend(x, mint->cert, NID_basic_constraints,
+                       "critical,CA:FALSE") != 0
+        || mint_extend(x, mint->cert, NID_key_usage,
+                       "critical,digitalSignature") != 0
+        || mint_extend(x, mint->cert, NID_ext_key_usage, "serverAuth") != 0
+        || mint_extend(x, mint->cert, NID_authority_key_identifier, "keyid")
+           != 0
+        || X509_sign(x, mint->key, EVP_sha256()) == 0)
+    {
+        X509_free(x);
+        return NULL;
+    }
+
+    return x;
+}
+
+
+/* Version, serial number, time and subject. */
+
+static int
+mint_begin(X509 *cert, const char *cn, long from, long to)
+{
+    X509_NAME      *subject;
+    unsigned char   serial[16];
+    BIGNUM         *n;
+
+    if (RAND_bytes(serial, sizeof(serial)) != 1) {
+        return -1;
+    }
+
+    serial[0] &= 0x7f;                  /* positive, and never zero */
+    serial[0] |= 0x40;
+
+    n = BN_bin2bn(serial, sizeof(serial), NULL);
+    subject = X509_get_subject_name(cert);
+
+    if (n == NULL
+        || BN_to_ASN1_INTEGER(n, X509_get_serialNumber(cert)) == NULL
+        || X509_set_version(cert, X509_VERSION_3) != 1
+        || X509_gmtime_adj(X509_getm_notBefore(cert), from) == NULL
+        || X509_gmtime_adj(X509_getm_notAfter(cert), to) == NULL
+        || X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_ASC,
+                                      (const unsigned char *) cn, -1, -1, 0)
+           != 1)
+    {
+        BN_free(n);
+        return -1;
+    }
+
+    BN_free(n);
+
+    return 0;
+}
+
+
+static int
+mint_extend(X509 *cert, X509 *issuer, int nid, const char *value)
+{
+    int              rc;
+    X509V3_CTX       ctx;
+    X509_EXTENSION  *ext;
+
+    X509V3_set_ctx_nodb(&ctx);
+    X509V3_set_ctx(&ctx, issuer, cert, NULL, NULL, 0);
+
+    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
+    if (ext == NULL) {
+        return -1;
+    }
+
+    rc = X509_add_ext(cert, ext, -1);
+
+    X509_EXTENSION_free(ext);
+
+    return rc == 1 ? 0 : -1;
+}
+
+
+/* subjectAltName from the parsed name: nothing is read as text again. */
+
+static int
+mint_name(X509 *cert, const authority_t *name)
+{
+    int             rc;
+    GENERAL_NAME   *one;
+    GENERAL_NAMES  *names;
+    ASN1_STRING    *value;
+
+    rc = -1;
+    names = GENERAL_NAMES_new();
+    one = GENERAL_NAME_new();
+    value = name->kind == AUTHORITY_NAME ? ASN1_IA5STRING_new()
+                                         : ASN1_OCTET_STRING_new();
+
+    if (names == NULL || one == NULL || value == NULL) {
+        goto done;
+    }
+
+    switch (name->kind) {
+
+    case AUTHORITY_NAME:
+        if (ASN1_STRING_set(value, name->host, name->host_len) != 1) {
+            goto done;
+        }
+
+        GENERAL_NAME_set0_value(one, GEN_DNS, value);
+        break;
+
+    default:
+        if (ASN1_STRING_set(value, name->address,
+                            name->kind == AUTHORITY_IPV4 ? 4 : 16)
+            != 1)
+        {
+            goto done;
+        }
+
+        GENERAL_NAME_set0_value(one, GEN_IPADD, value);
+        break;
+    }
+
+    value = NULL;
+
+    if (sk_GENERAL_NAME_push(names, one) == 0) {
+        goto done;
+    }
+
+    one = NULL;
+
+    rc = X509_add1_ext_i2d(cert, NID_subject_alt_name, names, 0, 0) == 1
+         ? 0 : -1;
+
+done:
+
+    ASN1_STRING_free(value);
+    GENERAL_NAME_free(one);
+    GENERAL_NAMES_free(names);
+
+    return rc;
+}
+
+
+/* FNV-1a: the names are a policy's, nobody chooses them to collide. */
+
+static size_t
+mint_bucket(const char *host)
+{
+    size_t  hash;
+
+    for (hash = 2166136261u; *host; host++) {
+        hash = (hash ^ (unsigned char) *host) * 16777619u;
+    }
+
+    return hash & (MINT_BUCKETS - 1);
+}
+
+
+static void
+mint_unlink(mint_t *mint, mint_leaf_t *leaf)
+{
+    *(leaf->newer ? &leaf->newer->older : &mint->newest) = leaf->older;
+    *(leaf->older ? &leaf->older->newer : &mint->oldest) = leaf->newer;
+}
+
+
+static void
+mint_link(mint_t *mint, mint_leaf_t *leaf)
+{
+    leaf->newer = NULL;
+    leaf->older = mint->newest;
+
+    *(mint->newest ? &mint->newest->newer : &mint->oldest) = leaf;
+    mint->newest = leaf;
+}
+
+
+static void
+mint_drop(mint_t *mint, mint_leaf_t *leaf)
+{
+    mint_leaf_t  **p;
+
+    p = &mint->buckets[mint_bucket(leaf->host)];
+
+    while (*p != leaf) {
+        p = &(*p)->next;
+    }
+
+    *p = leaf->next;
+
+    mint_unlink(mint, leaf);
+    mint->count--;
+
+    X509_free(leaf->cert);
+    free(leaf);
+}

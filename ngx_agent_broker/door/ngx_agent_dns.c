@@ -1,0 +1,394 @@
+/*
+ * The dns doors.  The answer is made on the spot, so no client waits; a name
+ * that is not allowed does not exist, and leaves a line in the audit.  By
+ * datagram, nothing here relies on the socket's mode, which the launcher
+ * shares: every call says MSG_DONTWAIT.
+ */
+
+
+#include "ngx_agent_broker.h"
+#include "parse/dns.h"
+
+
+#define NGX_AGENT_DNS_BATCH    16           /* datagrams, then others' turn */
+#define NGX_AGENT_DNS_MAX      4096         /* a query */
+#define NGX_AGENT_DNS_TIMEOUT  10000        /* of an idle connection, ms */
+#define NGX_AGENT_DNS_QUERIES  1000         /* on one connection */
+
+
+typedef struct {
+    u_char      data[NGX_AGENT_DNS_MAX + 2];
+    size_t      len;
+    ngx_uint_t  queries;
+} ngx_agent_dns_t;
+
+
+static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
+    const char *door, u_char *query, size_t n, u_char *answer);
+static ngx_uint_t ngx_agent_dns_allowed(ngx_agent_task_t *task,
+    const authority_t *name);
+static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
+    dns_query_t *query, ngx_agent_reason_e reason);
+static void ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+    ngx_agent_reason_e reason, const u_char *policy);
+static void ngx_agent_dns_read(ngx_event_t *rev);
+
+
+/* The datagrams of a door: answered from the address they were sent to. */
+
+void
+ngx_agent_dns_udp(ngx_event_t *rev)
+{
+    u_char              query[NGX_AGENT_DNS_MAX], answer[DNS_ANSWER_MAX];
+    ssize_t             n;
+    ngx_uint_t          i;
+    struct iovec        iov;
+    struct msghdr       msg;
+    struct cmsghdr     *cmsg;
+    ngx_sockaddr_t      sa;
+    struct in_pktinfo  *info;
+    ngx_connection_t   *lc;
+    ngx_agent_door_t   *door;
+
+    union {
+        struct cmsghdr  align;
+        u_char          space[CMSG_SPACE(sizeof(struct in6_pktinfo))
+                              + CMSG_SPACE(sizeof(struct in_pktinfo))];
+    } control;
+
+    lc = rev->data;
+    door = ngx_queue_data(lc->listening, ngx_agent_door_t, ls);
+
+    for (i = 0; i < NGX_AGENT_DNS_BATCH; i++) {
+
+        iov.iov_base = query;
+        iov.iov_len = sizeof(query);
+
+        ngx_memzero(&msg, sizeof(struct msghdr));
+        msg.msg_name = &sa;
+        msg.msg_namelen = sizeof(ngx_sockaddr_t);
+        msg.msg_iov = &iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control);
+
+        n = recvmsg(lc->fd, &msg, MSG_DONTWAIT);
+
+        if (n == -1) {
+            break;                          /* level-triggered: called again */
+        }
+
+        if (msg.msg_flags & (MSG_TRUNC|MSG_CTRUNC)) {
+            continue;
+        }
+
+        n = ngx_agent_dns_answer(door->task, "dns-udp", query, n, answer);
+
+        if (n == 0) {
+            continue;
+        }
+
+        /* where it was sent to is where the answer comes from */
+
+        for (cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg))
+        {
+            if (cmsg->cmsg_level == IPPROTO_IPV6
+                && cmsg->cmsg_type == IPV6_PKTINFO)
+            {
+                ((struct in6_pktinfo *) CMSG_DATA(cmsg))->ipi6_ifindex = 0;
+            }
+
+            if (cmsg->cmsg_level == IPPROTO_IP
+                && cmsg->cmsg_type == IP_PKTINFO)
+            {
+                info = (struct in_pktinfo *) CMSG_DATA(cmsg);
+                info->ipi_ifindex = 0;
+                info->ipi_spec_dst = info->ipi_addr;
+            }
+        }
+
+        iov.iov_base = answer;
+        iov.iov_len = n;
+        msg.msg_flags = 0;
+
+        (void) sendmsg(lc->fd, &msg, MSG_DONTWAIT|MSG_NOSIGNAL);
+    }
+}
+
+
+/* A connection to the TCP door, RFC 7766: queries with their lengths. */
+
+void
+ngx_agent_dns_tcp(ngx_connection_t *c)
+{
+    ngx_event_t  *rev;
+
+    rev = c->read;
+
+    c->data = ngx_pcalloc(c->pool, sizeof(ngx_agent_dns_t));
+
+    if (c->data == NULL) {
+        ngx_http_close_connection(c);
+        return;
+    }
+
+    c->log->connection = c->number;
+    c->log->action = "answering a name of a box";
+
+    c->write->handler = ngx_http_empty_handler;
+    rev->handler = ngx_agent_dns_read;
+
+    ngx_add_timer(rev, NGX_AGENT_DNS_TIMEOUT);
+    ngx_reusable_connection(c, 1);
+
+    if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        ngx_http_close_connection(c);
+    }
+}
+
+
+static void
+ngx_agent_dns_read(ngx_event_t *rev)
+{
+    u_char                   answer[DNS_ANSWER_MAX + 2];
+    size_t                   size, len;
+    ssize_t                  n;
+    ngx_agent_dns_t         *dns;
+    ngx_connection_t        *c;
+    ngx_agent_connection_t  *ac;
+
+    c = rev->data;
+    dns = c->data;
+    ac = ngx_agent_connection(c);
+
+    if (rev->timedout || c->close) {
+        goto close;
+    }
+
+    for ( ;; ) {
+
+        n = c->recv(c, dns->data + dns->len, sizeof(dns->data) - dns->len);
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n <= 0) {
+            goto close;
+        }
+
+        dns->len += n;
+
+        while (dns->len >= 2) {
+
+            size = (dns->data[0] << 8) | dns->data[1];
+
+            if (size > NGX_AGENT_DNS_MAX) {
+                goto close;
+            }
+
+            if (dns->len < size + 2) {
+                break;
+            }
+
+            len = ngx_agent_dns_answer(ac->task, "dns-tcp", dns->data + 2,
+                                       size, answer + 2);
+
+            if (len == 0 || ++dns->queries > NGX_AGENT_DNS_QUERIES) {
+                goto close;
+            }
+
+            answer[0] = (u_char) (len >> 8);
+            answer[1] = (u_char) len;
+
+            /* a client that does not read its answers gets no more */
+
+            if (c->send(c, answer, len + 2) != (ssize_t) len + 2) {
+                goto close;
+            }
+
+            dns->len -= size + 2;
+            ngx_memmove(dns->data, dns->data + size + 2, dns->len);
+        }
+    }
+
+    ngx_add_timer(rev, NGX_AGENT_DNS_TIMEOUT);
+
+    if (ngx_handle_read_event(rev, 0) == NGX_OK) {
+        return;
+    }
+
+close:
+
+    ngx_http_close_connection(c);
+}
+
+
+/* 0: there is no answer to this. */
+
+static size_t
+ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
+    size_t n, u_char *answer)
+{
+    u_char                  address[4];
+    ngx_int_t               rc;
+    dns_kind_t              kind;
+    dns_query_t             query;
+    ngx_agent_main_conf_t  *amcf;
+
+    kind = dns_parse(p, n, &query);
+
+    /* past the bound a name is not looked at, and answered REFUSED */
+
+    rc = ngx_agent_slot_spend(task->id, BOUND_NAMES);
+
+    if (rc != NGX_OK) {
+
+        if (rc == NGX_ABORT) {
+            ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NAMES);
+        }
+
+        query.rcode = DNS_RCODE_REFUSED;
+
+        return kind == DNS_GARBAGE ? 0 : dns_answer(&query, NULL, answer);
+    }
+
+    switch (kind) {
+
+    case DNS_GARBAGE:
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
+        return 0;
+
+    case DNS_MALFORMED:
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
+        return dns_answer(&query, NULL, answer);
+
+    case DNS_REFUSED:
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NOT_SERVED);
+        return dns_answer(&query, NULL, answer);
+
+    default: /* DNS_QUERY */
+        break;
+    }
+
+    amcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_agent_broker_module);
+
+    if (query.name.host_len == 0
+        || !ngx_agent_dns_allowed(task, &query.name)
+        || dns_address(amcf->lease_key, sizeof(amcf->lease_key),
+                       query.name.host, address)
+           != 0)
+    {
+        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_HOST);
+        return dns_answer(&query, NULL, answer);
+    }
+
+    return dns_answer(&query, address, answer);
+}
+
+
+/* Is there a rule for this host, on whatever port? */
+
+static ngx_uint_t
+ngx_agent_dns_allowed(ngx_agent_task_t *task, const authority_t *name)
+{
+    ngx_uint_t              allowed;
+    const policy_t         *policy;
+    ngx_agent_set_t        *set;
+    const policy_rule_t    *rule;
+    ngx_agent_slot_view_t   view;
+
+    if (ngx_agent_slot_view(task->id, &view) != NGX_OK) {
+        return 0;
+    }
+
+    set = ngx_agent_set_get(ngx_cycle->log);
+    if (set == NULL) {
+        return 0;
+    }
+
+    policy = policy_set_find(set->policies, (char *) view.policy);
+
+    allowed = policy
+              && policy_find_rule(policy, name, &rule) != POLICY_NO_HOST;
+
+    ngx_agent_set_release(set);
+
+    return allowed;
+}
+
+
+static void
+ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
+    dns_query_t *query, ngx_agent_reason_e reason)
+{
+    audit_line_t           line;
+    ngx_agent_slot_view_t  view;
+
+    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_slot_deny(task->id);
+        return;
+    }
+
+    ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
+    (void) ngx_agent_slot_view(task->id, &view);
+
+    ngx_agent_audit_begin(&line, "dns", task->id, task->policy,
+                          view.policy_hash, task->uid);
+
+    audit_line_word(&line, "verdict", "denied");
+    audit_line_word(&line, "reason", ngx_agent_reason(reason)->word);
+    audit_line_word(&line, "door", door);
+    audit_line_word(&line, "host", query->text);
+    audit_line_number(&line, "type", query->type);
+
+    (void) ngx_agent_audit_write(&line, task->id);
+
+    ngx_agent_dns_tell(task, query, reason, view.policy);
+}
+
+
+/* For the result: code that resolves before it calls has only this. */
+
+static void
+ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+    ngx_agent_reason_e reason, const u_char *policy)
+{
+    char              text[NGX_AGENT_HINT_MAX];
+    authority_t      *name;
+    ngx_agent_ctx_t   ctx;
+    ngx_agent_set_t  *set;
+
+    ngx_memzero(&ctx, sizeof(ngx_agent_ctx_t));
+
+    ctx.dns = 1;
+    ctx.reason = reason;
+
+    name = &ctx.target.authority;
+
+    if (query->name.host_len) {
+        *name = query->name;
+        name->port = 0;
+
+    } else {
+        (void) ngx_cpystrn((u_char *) name->host, (u_char *) query->text,
+                           sizeof(name->host));
+        name->host_len = ngx_strlen(name->host);
+    }
+
+    set = ngx_agent_set_get(ngx_cycle->log);
+
+    if (set) {
+        ctx.policy = policy_set_find(set->policies, (char *) policy);
+    }
+
+    ngx_agent_slot_refuse(task->id, &ctx,
+                          reason == NGX_AGENT_REASON_MALFORMED
+                          ? "ask one question, with a plain host name"
+                          : ngx_agent_hint(&ctx, text));
+
+    if (set) {
+        ngx_agent_set_release(set);
+    }
+}

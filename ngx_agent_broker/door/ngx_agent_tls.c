@@ -1,0 +1,536 @@
+/*
+ * TLS that ends at a door.  The box trusts one authority beside the system's
+ * roots, ours; a leaf is minted for the name that the client asks for, if the
+ * policy allows that name, and the requests inside are judged like any other.
+ *
+ * The name is judged in the client hello, before anything is resumed: a
+ * resumed handshake would not ask for a certificate, and under TLS 1.2 would
+ * not show its SNI again.  Sessions are bound to task and host.
+ */
+
+
+#include "ngx_agent_broker.h"
+#include "parse/client_hello.h"
+
+#include <openssl/pem.h>
+#include <openssl/sha.h>
+#include <openssl/ssl.h>
+
+
+#define NGX_AGENT_LEAVES       1024         /* cached, in each worker */
+#define NGX_AGENT_TLS_TIMEOUT  300          /* of a session, s */
+
+
+static int ngx_agent_tls_hello(SSL *ssl, int *alert, void *data);
+static int ngx_agent_tls_cert(SSL *ssl, void *data);
+static int ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out,
+    unsigned char *outlen, const unsigned char *in, unsigned int inlen,
+    void *data);
+static const char *ngx_agent_tls_sni(SSL *ssl, authority_t *name,
+    ngx_uint_t *given);
+static ngx_int_t ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac);
+static void ngx_agent_tls_refuse(ngx_agent_connection_t *ac,
+    ngx_agent_reason_e reason, const char *why, const authority_t *name);
+
+
+static mint_t     *ngx_agent_mint;
+static ngx_pid_t   ngx_agent_mint_pid;
+
+
+/* The server with agent_control gets a TLS context without certificates. */
+
+ngx_int_t
+ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_srv_conf_t *ascf)
+{
+    SSL_CTX                  *ctx;
+    ngx_pool_cleanup_t       *cln;
+    ngx_http_ssl_srv_conf_t  *sscf;
+
+    sscf = ascf->core->ctx->srv_conf[ngx_http_ssl_module.ctx_index];
+
+    if (sscf->ssl.ctx) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"ssl_certificate\" must not be set in the server "
+                      "with \"agent_control\": certificates are minted "
+                      "in %s:%ui", ascf->file, ascf->line);
+        return NGX_ERROR;
+    }
+
+    sscf->ssl.log = cf->log;
+
+    if (ngx_ssl_create(&sscf->ssl, NGX_SSL_TLSv1_2|NGX_SSL_TLSv1_3, sscf)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cln == NULL) {
+        ngx_ssl_cleanup_ctx(&sscf->ssl);
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_ssl_cleanup_ctx;
+    cln->data = &sscf->ssl;
+
+    ctx = sscf->ssl.ctx;
+
+    SSL_CTX_set_client_hello_cb(ctx, ngx_agent_tls_hello, NULL);
+    SSL_CTX_set_cert_cb(ctx, ngx_agent_tls_cert, amcf);
+    SSL_CTX_set_alpn_select_cb(ctx, ngx_agent_tls_alpn, NULL);
+
+    /*
+     * Tickets resume (their keys are made here, in the master, and so the
+     * same in all workers); nothing is kept in memory for a box.
+     */
+
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_timeout(ctx, NGX_AGENT_TLS_TIMEOUT);
+    SSL_CTX_set_num_tickets(ctx, 1);
+
+    if (SSL_CTX_set1_groups_list(ctx, "X25519:P-256") != 1
+        || SSL_CTX_set_session_id_context(ctx, (u_char *) "box", 3) != 1)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * agent_ca auto: ca.pem in agent_state, key and certificate in one file, so
+ * that a kept key never meets another certificate.
+ */
+
+ngx_int_t
+ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    int           rc;
+    BIO          *bio;
+    char         *text;
+    long          len;
+    u_char       *path, *temp;
+    ngx_fd_t      fd;
+    const char   *why;
+    struct stat   st;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    path = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/ca.pem"));
+    temp = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/ca.pem.new"));
+
+    if (path == NULL || temp == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_sprintf(path, "%V/ca.pem%Z", &amcf->state_dir);
+    (void) ngx_sprintf(temp, "%V/ca.pem.new%Z", &amcf->state_dir);
+
+    fd = open((char *) path, O_RDONLY|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK);
+
+    if (fd != NGX_INVALID_FILE) {
+
+        why = NULL;
+
+        if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)
+            || (st.st_mode & 077)
+            || (st.st_uid != geteuid() && st.st_uid != 0))
+        {
+            why = "must be a file that only its owner can read (chmod 600)";
+
+        } else {
+            bio = BIO_new_fd(fd, BIO_NOCLOSE);
+            amcf->ca_key = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
+            amcf->ca_cert = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+            BIO_free(bio);
+
+            if (amcf->ca_key == NULL || amcf->ca_cert == NULL) {
+                why = "cannot be read: remove it, a new one is made";
+
+            } else {
+                why = mint_refuses(amcf->ca_cert, amcf->ca_key);
+            }
+        }
+
+        (void) close(fd);
+        ERR_clear_error();
+
+        if (why) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the boxes' authority \"%s\" %s", path, why);
+            return NGX_ERROR;
+        }
+
+        return NGX_OK;
+    }
+
+    if (ngx_errno != NGX_ENOENT) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "the boxes' authority \"%s\" cannot be opened", path);
+        return NGX_ERROR;
+    }
+
+    if (mint_authority(&amcf->ca_cert, &amcf->ca_key) != 0) {
+        ngx_ssl_error(NGX_LOG_EMERG, cf->log, 0,
+                      "the boxes' authority cannot be made");
+        return NGX_ERROR;
+    }
+
+    if (ngx_test_config) {
+        return NGX_OK;                      /* a test leaves nothing behind */
+    }
+
+    bio = BIO_new(BIO_s_mem());
+    rc = 0;
+
+    if (bio
+        && PEM_write_bio_PrivateKey(bio, amcf->ca_key, NULL, NULL, 0, NULL,
+                                    NULL) == 1
+        && PEM_write_bio_X509(bio, amcf->ca_cert) == 1)
+    {
+        len = BIO_get_mem_data(bio, &text);
+
+        (void) unlink((char *) temp);
+
+        fd = open((char *) temp,
+                  O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW, 0600);
+
+        if (fd != NGX_INVALID_FILE) {
+            rc = write(fd, text, len) == len && fsync(fd) == 0
+                 && rename((char *) temp, (char *) path) == 0;
+            (void) close(fd);
+        }
+
+        ngx_explicit_memzero(text, len);
+    }
+
+    BIO_free(bio);
+
+    if (!rc) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "the boxes' authority cannot be written to \"%s\"",
+                      path);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* agent_ca CERT KEY */
+
+ngx_int_t
+ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    FILE         *f;
+    const char   *why, *name;
+    struct stat   st;
+
+    why = NULL;
+    name = (char *) amcf->ca_file.data;
+
+    f = fopen(name, "re");
+
+    if (f) {
+        amcf->ca_cert = PEM_read_X509(f, NULL, NULL, NULL);
+        (void) fclose(f);
+    }
+
+    if (amcf->ca_cert == NULL) {
+        why = "holds no certificate that can be read";
+
+    } else {
+        name = (char *) amcf->ca_key_file.data;
+
+        f = fopen(name, "re");
+
+        if (f) {
+
+            if (fstat(fileno(f), &st) == -1 || (st.st_mode & 077)) {
+                why = "must be a file that only its owner can read "
+                      "(chmod 600)";
+            } else {
+                amcf->ca_key = PEM_read_PrivateKey(f, NULL, NULL, NULL);
+            }
+
+            (void) fclose(f);
+        }
+
+        if (why == NULL && amcf->ca_key == NULL) {
+            why = "holds no key that can be read";
+        }
+    }
+
+    if (why == NULL) {
+        name = (char *) amcf->ca_file.data;
+        why = mint_refuses(amcf->ca_cert, amcf->ca_key);
+    }
+
+    if (why == NULL && mint_is_system_trusted(amcf->ca_cert)) {
+        why = "is trusted by this system: the boxes' authority must be "
+              "trusted by the boxes alone";
+    }
+
+    ERR_clear_error();
+
+    if (why) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "\"agent_ca\" file \"%s\" %s",
+                      name, why);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* The certificate as PEM text, made once; NULL when there is no authority. */
+
+ngx_int_t
+ngx_agent_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    BIO   *bio;
+    char  *text;
+    long   len;
+
+    if (amcf->ca_cert == NULL) {
+        return NGX_OK;
+    }
+
+    bio = BIO_new(BIO_s_mem());
+
+    if (bio == NULL || PEM_write_bio_X509(bio, amcf->ca_cert) != 1) {
+        BIO_free(bio);
+        return NGX_ERROR;
+    }
+
+    len = BIO_get_mem_data(bio, &text);
+
+    amcf->ca_pem = ngx_pnalloc(cf->pool, len + 1);
+
+    if (amcf->ca_pem) {
+        ngx_memcpy(amcf->ca_pem, text, len);
+        amcf->ca_pem[len] = '\0';
+    }
+
+    BIO_free(bio);
+
+    return amcf->ca_pem ? NGX_OK : NGX_ERROR;
+}
+
+
+static int
+ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
+{
+    authority_t              name;
+    const char              *why;
+    ngx_uint_t               given;
+    ngx_connection_t        *c;
+    ngx_agent_reason_e       reason;
+    ngx_agent_connection_t  *ac;
+
+    c = ngx_ssl_get_connection(ssl);
+    ac = ngx_agent_connection(c);
+
+    *alert = SSL_AD_UNRECOGNIZED_NAME;
+
+    if (ac == NULL) {
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+
+    why = ngx_agent_tls_sni(ssl, &name, &given);
+
+    if (why) {
+        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MALFORMED, why, &name);
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+
+    if (!given) {
+
+        /* RFC 6066 section 3: an address is never in the SNI */
+
+        if (ac->named.host_len == 0 || ac->named.kind == AUTHORITY_NAME) {
+            ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_SNI,
+                                 "the client names no host (SNI)", &ac->named);
+            return SSL_CLIENT_HELLO_ERROR;
+        }
+
+        name = ac->named;
+
+    } else if (ac->named.host_len && !authority_same_host(&name, &ac->named)) {
+        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_SNI,
+                             "SNI and CONNECT name different hosts", &name);
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+
+    name.port = ac->named.host_len ? ac->named.port : ac->door->port;
+
+    reason = ngx_agent_decide_name(ac, &name);
+
+    if (reason != NGX_AGENT_REASON_RULE) {
+        ngx_agent_tls_refuse(ac, reason, NULL, &name);
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+
+    ac->tls_name = name;
+
+    if (ngx_agent_tls_session(ssl, ac) != NGX_OK
+        || ngx_agent_bio(c) != NGX_OK)
+    {
+        *alert = SSL_AD_INTERNAL_ERROR;
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+
+    return SSL_CLIENT_HELLO_SUCCESS;
+}
+
+
+/* The name in the client hello: NULL, or why it is refused. */
+
+static const char *
+ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
+{
+    size_t                n;
+    const unsigned char  *p;
+
+    ngx_memzero(name, sizeof(authority_t));
+    *given = 0;
+
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &p, &n) != 1) {
+        return NULL;
+    }
+
+    if (hello_server_name(p, n, name) != HELLO_OK) {
+        return "the SNI extension does not hold one valid name";
+    }
+
+    *given = 1;
+
+    return NULL;
+}
+
+
+/* A session is resumed only by the task and for the host it was made for. */
+
+static ngx_int_t
+ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac)
+{
+    u_char      *p, text[NGX_AGENT_ID_LEN + AUTHORITY_HOST_MAX + 16];
+    u_char       digest[SHA256_DIGEST_LENGTH];
+
+    p = ngx_slprintf(text, text + sizeof(text), "%*s|%s|%ui",
+                     (size_t) NGX_AGENT_ID_LEN, ac->task->id,
+                     ac->tls_name.host, (ngx_uint_t) ac->tls_name.port);
+
+    SHA256(text, p - text, digest);
+
+    return SSL_set_session_id_context(ssl, digest, sizeof(digest)) == 1
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+static int
+ngx_agent_tls_cert(SSL *ssl, void *data)
+{
+    ngx_agent_main_conf_t *amcf = data;
+
+    bool                     fresh;
+    X509                    *leaf;
+    ngx_connection_t        *c;
+    ngx_agent_connection_t  *ac;
+
+    c = ngx_ssl_get_connection(ssl);
+    ac = ngx_agent_connection(c);
+
+    if (ac == NULL || ac->tls_name.host_len == 0) {
+        return 0;                           /* no hello was judged */
+    }
+
+    if (ngx_agent_mint_pid != ngx_pid) {
+
+        /* made by the worker: a leaf key is never shared over a fork */
+
+        ngx_agent_mint = mint_new(amcf->ca_cert, amcf->ca_key,
+                                  NGX_AGENT_LEAVES);
+        ngx_agent_mint_pid = ngx_pid;
+    }
+
+    if (ngx_agent_mint == NULL) {
+        return 0;
+    }
+
+    if (!mint_has(ngx_agent_mint, &ac->tls_name)
+        && ngx_agent_slot_spend(ac->task->id, BOUND_MINTS) != NGX_OK)
+    {
+        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MINTS, NULL, &ac->tls_name);
+        return 0;
+    }
+
+    leaf = mint_leaf(ngx_agent_mint, &ac->tls_name, &fresh);
+
+    if (leaf == NULL) {
+        ngx_ssl_error(NGX_LOG_ALERT, c->log, 0, "minting a leaf failed");
+        return 0;
+    }
+
+    if (fresh) {
+        ngx_log_error(NGX_LOG_INFO, c->log, 0, "minted a leaf for \"%s\"",
+                      ac->tls_name.host);
+    }
+
+    return SSL_use_certificate(ssl, leaf) == 1
+           && SSL_use_PrivateKey(ssl, mint_key(ngx_agent_mint)) == 1;
+}
+
+
+static int
+ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen,
+    const unsigned char *in, unsigned int inlen, void *data)
+{
+    static const unsigned char  protocols[] = "\x02h2\x08http/1.1";
+
+    if (SSL_select_next_proto((unsigned char **) out, outlen, protocols,
+                              sizeof(protocols) - 1, in, inlen)
+        != OPENSSL_NPN_NEGOTIATED)
+    {
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    }
+
+    return SSL_TLSEXT_ERR_OK;
+}
+
+
+/* There is no request to answer: the client gets an alert, the audit a line. */
+
+static void
+ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,
+    const char *why, const authority_t *name)
+{
+    ngx_str_t         body;
+    ngx_pool_t       *pool;
+    ngx_agent_ctx_t  *ctx;
+
+    pool = ac->connection->pool;
+
+    ctx = ngx_pcalloc(pool, sizeof(ngx_agent_ctx_t));
+
+    if (ctx == NULL || ngx_agent_decide_begin(ctx, ac->task) != NGX_OK) {
+        return;
+    }
+
+    (void) ngx_agent_decide_load(pool, ac->connection->log, ctx);
+
+    ctx->target.authority = *name;
+    ctx->target.https = true;
+    ctx->tls = 1;
+
+    if (ctx->target.authority.port == 0) {
+        ctx->target.authority.port = ac->named.host_len ? ac->named.port
+                                                        : ac->door->port;
+    }
+
+    (void) ngx_agent_refusal(pool, ctx, reason, why, &body);
+}

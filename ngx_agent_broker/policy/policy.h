@@ -1,0 +1,201 @@
+/*
+ * A policy: what a box may use and what it may call.  The configuration
+ * builds a policy_set_t in the master; its text form (JSON, no pointers) is
+ * published in shared memory by generation; each worker loads that text
+ * lazily.  What loads is checked: a policy that exists is valid.
+ *
+ * Memory: everything hangs from the set and is freed by policy_set_free.
+ */
+
+#ifndef POLICY_H
+#define POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "parse/address.h"
+#include "parse/authority.h"
+#include "policy/bounds.h"
+#include "jail/shared/limits.h"
+
+
+#define POLICY_NAME_MAX   64     /* [A-Za-z0-9_.-] */
+#define POLICY_ERROR_MAX  512
+#define POLICY_HASH_LEN   71     /* "sha256:" and 64 hex digits */
+#define POLICY_HINT_MAX   256
+#define POLICY_DOORS_MAX  64     /* descriptors that one message carries */
+
+
+typedef enum {
+    CREDENTIAL_NONE = 0,
+    CREDENTIAL_BEARER
+} credential_kind_t;
+
+
+typedef struct {
+    char               *name;          /* as the configuration spells it:
+                                          "*.a.example", "[::1]:8443" */
+    char               *host;          /* lower case; of a wildcard without
+                                          its "*." */
+    bool                wildcard;      /* one or more labels under host */
+    authority_kind_t    kind;          /* a literal matches only itself */
+    uint16_t            port;          /* 0: 80 and 443 */
+    char              **methods;       /* empty: GET HEAD */
+    size_t              methods_count;
+    bool                plaintext;     /* the upstream speaks cleartext */
+    bool                websocket;     /* an upgrade to it is passed on */
+    bool                tunnel;        /* TLS by CONNECT is not ended here */
+    credential_kind_t   credential_kind;
+    char               *credential;    /* vault entry, NULL without one */
+    char               *hint;          /* NULL without one */
+    char               *trusted_pem;   /* NULL: the policy set's default */
+    struct policy_pem_s  *pem;         /* the set's copy, once it has one */
+    address_range_t    *ranges;        /* `private` */
+    size_t              ranges_count;
+    void               *data;          /* the loader's own, see data_free */
+} policy_rule_t;
+
+
+typedef struct {
+    char      *path;
+    uint64_t   bytes;
+} policy_writable_t;
+
+
+typedef struct policy_set_s  policy_set_t;
+
+
+typedef struct {
+    char                name[POLICY_NAME_MAX + 1];
+    char                hash[POLICY_HASH_LEN + 1];  /* set by dump and load */
+    uint64_t            limits[LIMIT_COUNT];        /* units of limits.h */
+    uint64_t            bounds[BOUND_COUNT];
+    char               *isolation;                  /* "namespaces" */
+    policy_writable_t  *writable;
+    size_t              writable_count;
+    char              **readable;
+    size_t              readable_count;
+    char              **env;                        /* names callers may set */
+    size_t              env_count;
+    uid_t              *launcher_uids;
+    size_t              launcher_uids_count;
+    gid_t              *launcher_gids;
+    size_t              launcher_gids_count;
+    policy_rule_t     **rules;                      /* configuration order */
+    size_t              rules_count;
+    const policy_rule_t  *earlier;                  /* why policy_add_rule
+                                                       refused; or NULL */
+    struct policy_index_s  *index;                  /* see policy_index.c */
+    policy_set_t           *set;                    /* the one it belongs to */
+} policy_t;
+
+
+struct policy_set_s {
+    uint64_t    generation;
+    char       *trusted_pem;           /* default CAs; NULL: the system's */
+    void       *data;                  /* the loader's own */
+    policy_t  **policies;
+    size_t      policies_count;
+    void      (*data_free)(void *data);/* called for set's and rules' data */
+    struct policy_pem_s  *pem;         /* of trusted_pem, as in a rule */
+    struct policy_pem_s  *pems;        /* each certificate text once */
+};
+
+
+typedef enum {
+    POLICY_FOUND = 0,
+    POLICY_NO_HOST,                    /* host_not_allowed */
+    POLICY_NO_PORT                     /* the host has rules, not this port */
+} policy_match_t;
+
+
+policy_set_t *policy_set_new(void);
+void policy_set_free(policy_set_t *set);
+
+/* A policy with the default limits and nothing allowed; NULL with err. */
+policy_t *policy_set_add(policy_set_t *set, const char *name,
+    char err[POLICY_ERROR_MAX]);
+
+const policy_t *policy_set_find(const policy_set_t *set, const char *name);
+
+/*
+ * Adds `host TEXT` ("api.internal", "*.packages.example", "metrics:9090",
+ * "10.1.2.3", "[2001:db8::1]:8443").  Refuses what is not canonical after
+ * lower-casing, non-ASCII (suggesting the xn-- form), a wildcard over a public
+ * suffix (libpsl) or over fewer than two labels, and a host and port that
+ * another rule serves already ("h:443" beside "h" is ambiguous).  The rule is
+ * the policy's; the caller fills it in.
+ */
+policy_rule_t *policy_add_rule(policy_t *policy, const char *text,
+    char err[POLICY_ERROR_MAX]);
+
+/* List helpers that copy; -1 with err for a malformed or repeated value. */
+int policy_rule_add_method(policy_rule_t *rule, const char *method,
+    char err[POLICY_ERROR_MAX]);
+int policy_rule_add_range(policy_rule_t *rule, const char *text,
+    char err[POLICY_ERROR_MAX]);
+int policy_rule_set_hint(policy_rule_t *rule, const char *text,
+    char err[POLICY_ERROR_MAX]);
+int policy_add_env(policy_t *policy, const char *name,
+    char err[POLICY_ERROR_MAX]);
+int policy_add_readable(policy_t *policy, const char *path,
+    char err[POLICY_ERROR_MAX]);
+int policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
+    char err[POLICY_ERROR_MAX]);
+int policy_add_launcher(policy_t *policy, const char *text /* user:x */,
+    char err[POLICY_ERROR_MAX]);
+
+/* `what "value" why`, the value shown harmlessly; -1, for a return. */
+int policy_error(char err[POLICY_ERROR_MAX], const char *what,
+    const char *value, const char *why);
+
+/*
+ * What can be checked only when a rule or policy is complete: a credential on
+ * plaintext, on a wildcard or with TRACE, plaintext without a port, loopback
+ * in `private` without a port, an address that its own rule does not open,
+ * more ports than doors.  (Env names that would loosen the box, LD_*, PATH,
+ * *_PROXY, the CA variables, are refused by policy_add_env.)
+ */
+int policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX]);
+int policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX]);
+
+/*
+ * The text form (malloc'd, NUL-terminated, *len without the NUL): canonical,
+ * so the same policy has the same text and hash whatever the order of its
+ * directives' spelling.  Sets every policy's hash: the SHA-256 of the text
+ * that policy_dump gives, in which certificates stand by their own SHA-256.
+ * Takes over each rule's and the set's trusted_pem (malloc'd by the caller),
+ * so that one text used by many rules is kept once.  NULL: out of memory, or
+ * a trusted_pem that is no PEM text.
+ */
+char *policy_set_dump(policy_set_t *set, size_t *len);
+
+/* The way back; builds the indexes.  NULL with err. */
+policy_set_t *policy_set_load(const char *text, size_t n,
+    char err[POLICY_ERROR_MAX]);
+
+/* One policy's canonical JSON text (malloc'd), as `jail policy NAME` shows. */
+char *policy_dump(policy_t *policy, size_t *len);
+
+/*
+ * The most specific rule: exact host before wildcard, longer suffix before
+ * shorter; among the rules of one host the one for this port.  The most
+ * specific host alone decides: where it has no rule for the port, a wider
+ * wildcard is not asked.  A rule without a port serves 80 and 443.  The same
+ * cost for 10 and for 100,000 hosts.  Works from the first rule added.
+ */
+policy_match_t policy_find_rule(const policy_t *policy,
+    const authority_t *target, const policy_rule_t **rule);
+
+/* Is the method allowed?  HEAD follows GET (RFC 9110 section 9.3.2). */
+bool policy_rule_allows_method(const policy_rule_t *rule, const char *method,
+    size_t n);
+
+/* May this peer open tasks?  owner: the broker's own uid (root always may). */
+bool policy_allows_launcher(const policy_t *policy, uid_t uid,
+    const gid_t *groups, size_t groups_count, uid_t owner);
+
+
+#endif /* POLICY_H */

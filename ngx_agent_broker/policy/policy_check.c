@@ -1,0 +1,277 @@
+/*
+ * What can be judged only when a rule or a policy is complete, and what a
+ * `private` range may be.  The configuration test and the loader both end
+ * here: nothing unchecked reaches a request.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/policy_internal.h"
+
+
+#define STANDING_DOORS  5       /* proxy, dns by udp and tcp, web at 80, 443 */
+
+
+static bool is_localhost(const policy_rule_t *rule);
+static bool holds_loopback(const address_range_t *range);
+static bool is_never_opened(const address_range_t *range);
+
+
+static const char *const  isolations[] = {
+    "namespaces", "gvisor", "microvm"
+};
+
+
+int
+policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
+{
+    size_t       i;
+    address_t    a;
+    char         shown[AUTHORITY_HOST_MAX + 4];
+    const char  *why;
+
+    why = NULL;
+
+    if ((rule->credential_kind == CREDENTIAL_NONE)
+        != (rule->credential == NULL))
+    {
+        why = "has half a credential: a kind and an entry belong together";
+
+    } else if (rule->credential && !policy_is_name(rule->credential)) {
+        why = "has a credential whose entry is no name";
+
+    } else if (rule->credential && rule->plaintext) {
+        why = "would send its credential in cleartext: \"plaintext\" and a "
+              "credential exclude each other";
+
+    } else if (rule->credential && rule->wildcard) {
+        why = "is a wildcard, and a credential needs an exact host";
+
+    } else if (rule->tunnel && rule->wildcard) {
+        why = "has \"tunnel\", which needs an exact host";
+
+    } else if (rule->tunnel && (rule->credential || rule->plaintext)) {
+        why = "has \"tunnel\", which passes TLS on unread: no credential and "
+              "no \"plaintext\" goes with it";
+
+    } else if (rule->plaintext && rule->port == 0) {
+        why = "has \"plaintext\", which needs an exact port";
+    }
+
+    for (i = 0; i < rule->methods_count && why == NULL; i++) {
+        if (rule->credential && strcmp(rule->methods[i], "TRACE") == 0) {
+            why = "has a credential, which TRACE would send back";
+        }
+    }
+
+    for (i = 0; i < rule->ranges_count && why == NULL; i++) {
+        if (rule->port == 0 && holds_loopback(&rule->ranges[i])) {
+            why = "opens the broker's own loopback, which needs an exact "
+                  "port";
+        }
+    }
+
+    if (why == NULL && is_localhost(rule)) {
+
+        for (i = 0; i < rule->ranges_count; i++) {
+            if (holds_loopback(&rule->ranges[i])) {
+                break;
+            }
+        }
+
+        if (rule->port == 0 || i == rule->ranges_count) {
+            why = "is the broker's own host, not the box: if that is meant, "
+                  "write its port and \"private 127.0.0.0/8\"";
+        }
+    }
+
+    if (why == NULL && rule->kind != AUTHORITY_NAME) {
+
+        if (!address_parse_v4(rule->host, strlen(rule->host), &a)) {
+            (void) address_parse_v6(rule->host, strlen(rule->host), &a);
+        }
+
+        switch (address_judge(&a, rule->ranges, rule->ranges_count,
+                              rule->port != 0, &why))
+        {
+        case ADDRESS_ALLOWED:
+            why = NULL;
+            break;
+
+        case ADDRESS_FORBIDDEN:
+            why = "is an address that no rule opens";
+            break;
+
+        case ADDRESS_LOOPBACK:
+            why = "is a loopback address: it needs an exact port and a "
+                  "\"private\" range";
+            break;
+
+        default: /* ADDRESS_SPECIAL */
+            why = "is an address of a special range: it needs \"private\"";
+            break;
+        }
+    }
+
+    if (why == NULL) {
+        return 0;
+    }
+
+    (void) snprintf(shown, sizeof(shown), "%s%s", rule->wildcard ? "*." : "",
+                    rule->host);
+
+    return policy_error(err, "host", shown, why);
+}
+
+
+int
+policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX])
+{
+    size_t          i, doors;
+    uint16_t        port;
+    unsigned char   seen[65536 / 8];
+
+    for (i = 0; ; i++) {
+
+        if (i == sizeof(isolations) / sizeof(char *)) {
+            return policy_error(err, "isolation", policy->isolation,
+                                "is not one of namespaces, gvisor, microvm");
+        }
+
+        if (strcmp(policy->isolation, isolations[i]) == 0) {
+            break;
+        }
+    }
+
+    for (i = 0; i < LIMIT_COUNT; i++) {
+        if (policy->limits[i] < limit_table[i].min
+            || policy->limits[i] > limit_table[i].max)
+        {
+            return policy_error(err, "limit", limit_table[i].directive,
+                                "is out of its bounds");
+        }
+    }
+
+    for (i = 0; i < BOUND_COUNT; i++) {
+        if (policy->bounds[i] < 1
+            || policy->bounds[i] > bound_table[i].max)
+        {
+            return policy_error(err, "bound", bound_table[i].directive,
+                                "is out of its bounds");
+        }
+    }
+
+    doors = STANDING_DOORS;
+    memset(seen, 0, sizeof(seen));
+    seen[80 / 8] |= 1 << 80 % 8;
+    seen[443 / 8] |= 1 << 443 % 8;
+
+    for (i = 0; i < policy->rules_count; i++) {
+
+        if (policy_rule_check(policy->rules[i], err) != 0) {
+            return -1;
+        }
+
+        port = policy->rules[i]->port;
+
+        if (port && (seen[port / 8] & (1 << port % 8)) == 0) {
+            seen[port / 8] |= (unsigned char) (1 << port % 8);
+            doors++;
+        }
+    }
+
+    if (doors > POLICY_DOORS_MAX) {
+        return policy_error(err, "policy", policy->name,
+                            "has rules on more than 59 ports besides 80 and "
+                            "443, and each port is a door of the box");
+    }
+
+    return 0;
+}
+
+
+const char *
+policy_range_refusal(const address_range_t *range)
+{
+    unsigned  least;
+
+    if (is_never_opened(range)) {
+        return "holds only addresses that no rule opens";
+    }
+
+    if (address_range_is_public(range)) {
+        return "is public: a name may resolve to it without \"private\", "
+               "which opens special ranges such as 10.0.0.0/8";
+    }
+
+    /* 240.0.0.0/4 is the one special range of IPv4 wider than /8 */
+
+    least = range->v6 ? 7 : (range->bytes[0] & 0xf0) == 0xf0 ? 4 : 8;
+
+    if (range->prefix < least) {
+        return "is too wide: at least /8, or /7 for IPv6";
+    }
+
+    return NULL;
+}
+
+
+/* RFC 6761 section 6.3: it and what is under it are loopback. */
+
+static bool
+is_localhost(const policy_rule_t *rule)
+{
+    size_t  n;
+
+    static const char  name[] = "localhost";
+
+    n = strlen(rule->host);
+
+    return n >= sizeof(name) - 1
+           && strcmp(rule->host + n - (sizeof(name) - 1), name) == 0
+           && (n == sizeof(name) - 1 || rule->host[n - sizeof(name)] == '.');
+}
+
+
+static bool
+holds_loopback(const address_range_t *range)
+{
+    static const address_t  v4 = { false, { 127, 0, 0, 1 } };
+    static const address_t  v6 = { true, { [15] = 1 } };
+
+    address_t  first;
+
+    if (address_range_holds(range, &v4) || address_range_holds(range, &v6)) {
+        return true;
+    }
+
+    first.v6 = range->v6;
+    memcpy(first.bytes, range->bytes, 16);
+
+    return !range->v6 && first.bytes[0] == 127;
+}
+
+
+/* Are its first and its last address of a kind that stays forbidden? */
+
+static bool
+is_never_opened(const address_range_t *range)
+{
+    unsigned     i;
+    address_t    a;
+    const char  *why;
+
+    a.v6 = range->v6;
+    memcpy(a.bytes, range->bytes, 16);
+
+    if (address_judge(&a, range, 1, true, &why) != ADDRESS_FORBIDDEN) {
+        return false;
+    }
+
+    for (i = range->prefix; i < (range->v6 ? 128U : 32U); i++) {
+        a.bytes[i / 8] |= (unsigned char) (0x80 >> (i % 8));
+    }
+
+    return address_judge(&a, range, 1, true, &why) == ADDRESS_FORBIDDEN;
+}

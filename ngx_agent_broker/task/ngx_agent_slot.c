@@ -1,0 +1,354 @@
+/*
+ * The slots of live tasks in shared memory: owner, lease, and what
+ * ngx_agent_tally.c counts.  A slot is looked up by its task's id each time
+ * and never pointed at from outside, so a worker that is killed leaves
+ * nothing behind.
+ */
+
+
+#include "task/ngx_agent_zone.h"
+
+
+/* These expect the zone's lock to be held. */
+
+static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
+static void ngx_agent_slot_destroy(ngx_agent_slot_t *slot);
+static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
+    ngx_agent_slot_view_t *view);
+static uint32_t ngx_agent_slot_key(const u_char *id);
+
+
+ngx_int_t
+ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
+    const policy_t *policy, ngx_msec_t life)
+{
+    ngx_agent_slot_t  *slot;
+
+    if (ngx_agent_slot_lock(id)) {
+        ngx_agent_slot_unlock();
+        return NGX_DECLINED;
+    }
+
+    slot = ngx_slab_calloc_locked(ngx_agent_pool, sizeof(ngx_agent_slot_t));
+
+    if (slot == NULL) {
+        ngx_agent_slot_unlock();
+        return NGX_BUSY;
+    }
+
+    ngx_memcpy(slot->id, id, NGX_AGENT_ID_LEN);
+    slot->owner = ngx_pid;
+    slot->uid = uid;
+    slot->pid = pid;
+    slot->expires = ngx_current_msec + life;
+
+    (void) ngx_cpystrn(slot->policy, (u_char *) policy->name,
+                       sizeof(slot->policy));
+    (void) ngx_cpystrn(slot->policy_hash, (u_char *) policy->hash,
+                       sizeof(slot->policy_hash));
+
+    ngx_memcpy(slot->bounds, policy->bounds, sizeof(slot->bounds));
+    slot->handshake = ngx_current_msec * slot->bounds[BOUND_HANDSHAKES] / 1000;
+
+    ngx_queue_init(&slot->refusals);
+
+    slot->node.key = ngx_agent_slot_key(id);
+    ngx_rbtree_insert(&ngx_agent_zone->rbtree, &slot->node);
+    ngx_queue_insert_tail(&ngx_agent_zone->slots, &slot->queue);
+
+    ngx_agent_slot_unlock();
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
+    ngx_uint_t *sequence)
+{
+    ngx_int_t          rc;
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot, *other;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot == NULL) {
+        rc = NGX_DECLINED;
+        goto done;
+    }
+
+    if (slot->uid != uid || (slot->netns != 0 && slot->netns != netns)) {
+        rc = NGX_ABORT;
+        goto done;
+    }
+
+    for (q = ngx_queue_head(&ngx_agent_zone->slots);
+         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
+         q = ngx_queue_next(q))
+    {
+        other = ngx_queue_data(q, ngx_agent_slot_t, queue);
+
+        if (other != slot && other->netns == netns) {
+            rc = NGX_BUSY;
+            goto done;
+        }
+    }
+
+    slot->netns = netns;
+    slot->owner = ngx_pid;
+    slot->orphaned = 0;
+    slot->sequence++;
+    *sequence = slot->sequence;
+
+    rc = NGX_OK;
+
+done:
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        ngx_agent_slot_copy(slot, view);
+    }
+
+    ngx_agent_slot_unlock();
+
+    return slot ? NGX_OK : NGX_DECLINED;
+}
+
+
+ngx_uint_t
+ngx_agent_slot_netns_used(uint64_t netns)
+{
+    ngx_uint_t         used;
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot;
+
+    used = 0;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    for (q = ngx_queue_head(&ngx_agent_zone->slots);
+         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
+         q = ngx_queue_next(q))
+    {
+        slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
+
+        if (slot->netns == netns) {
+            used = 1;
+            break;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return used;
+}
+
+
+ngx_int_t
+ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
+    ngx_agent_slot_view_t *view)
+{
+    ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_DECLINED;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot && slot->sequence == sequence) {
+        ngx_agent_slot_copy(slot, view);
+        ngx_agent_slot_destroy(slot);
+        rc = NGX_OK;
+    }
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
+{
+    ngx_int_t          rc;
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_DECLINED;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    for (q = ngx_queue_head(&ngx_agent_zone->slots);
+         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
+         q = ngx_queue_next(q))
+    {
+        slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
+
+        if (kill(slot->owner, 0) == 0 || ngx_errno != ESRCH) {
+            continue;
+        }
+
+        /* signed: the clock of a worker may be behind that of another */
+
+        if (slot->orphaned == 0) {
+            slot->orphaned = ngx_current_msec | 1;
+        }
+
+        if ((ngx_msec_int_t) (ngx_current_msec - slot->expires) > 0
+            || (ngx_msec_int_t) (ngx_current_msec - slot->orphaned)
+               > NGX_AGENT_RESUME_TIME)
+        {
+            ngx_memcpy(id, slot->id, NGX_AGENT_ID_LEN);
+            ngx_agent_slot_copy(slot, view);
+            ngx_agent_slot_destroy(slot);
+            rc = NGX_OK;
+            break;
+        }
+    }
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return rc;
+}
+
+
+ngx_agent_slot_t *
+ngx_agent_slot_lock(const u_char *id)
+{
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    return ngx_agent_slot_find(id);
+}
+
+
+void
+ngx_agent_slot_unlock(void)
+{
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+}
+
+
+static ngx_agent_slot_t *
+ngx_agent_slot_find(const u_char *id)
+{
+    uint32_t            key;
+    ngx_int_t           rc;
+    ngx_agent_slot_t   *slot;
+    ngx_rbtree_node_t  *node, *sentinel;
+
+    key = ngx_agent_slot_key(id);
+
+    node = ngx_agent_zone->rbtree.root;
+    sentinel = ngx_agent_zone->rbtree.sentinel;
+
+    while (node != sentinel) {
+
+        if (key != node->key) {
+            node = (key < node->key) ? node->left : node->right;
+            continue;
+        }
+
+        slot = (ngx_agent_slot_t *) node;
+        rc = ngx_memcmp(id, slot->id, NGX_AGENT_ID_LEN);
+
+        if (rc == 0) {
+            return slot;
+        }
+
+        node = (rc < 0) ? node->left : node->right;
+    }
+
+    return NULL;
+}
+
+
+void
+ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
+    ngx_rbtree_node_t *sentinel)
+{
+    ngx_rbtree_node_t  **p;
+
+    for ( ;; ) {
+
+        if (node->key != temp->key) {
+            p = (node->key < temp->key) ? &temp->left : &temp->right;
+
+        } else {
+            p = (ngx_memcmp(((ngx_agent_slot_t *) node)->id,
+                            ((ngx_agent_slot_t *) temp)->id,
+                            NGX_AGENT_ID_LEN)
+                 < 0) ? &temp->left : &temp->right;
+        }
+
+        if (*p == sentinel) {
+            break;
+        }
+
+        temp = *p;
+    }
+
+    *p = node;
+    node->parent = temp;
+    node->left = sentinel;
+    node->right = sentinel;
+    ngx_rbt_red(node);
+}
+
+
+static void
+ngx_agent_slot_destroy(ngx_agent_slot_t *slot)
+{
+    ngx_queue_t  *q;
+
+    while (!ngx_queue_empty(&slot->refusals)) {
+        q = ngx_queue_head(&slot->refusals);
+        ngx_queue_remove(q);
+        ngx_slab_free_locked(ngx_agent_pool,
+                             ngx_queue_data(q, ngx_agent_refusal_t, queue));
+    }
+
+    ngx_queue_remove(&slot->queue);
+    ngx_rbtree_delete(&ngx_agent_zone->rbtree, &slot->node);
+    ngx_slab_free_locked(ngx_agent_pool, slot);
+}
+
+
+static void
+ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
+{
+    view->connections = slot->bounds[BOUND_CONNECTIONS];
+    view->uid = slot->uid;
+    view->pid = slot->pid;
+    view->sequence = slot->sequence;
+    view->netns = slot->netns;
+    view->allowed = slot->allowed;
+    view->denied = slot->denied;
+    view->audit_lines = slot->used[BOUND_AUDIT_LINES];
+    view->is_over = ngx_agent_slot_over(slot);
+    ngx_memcpy(view->policy, slot->policy, sizeof(view->policy));
+    ngx_memcpy(view->policy_hash, slot->policy_hash,
+               sizeof(view->policy_hash));
+}
+
+
+static uint32_t
+ngx_agent_slot_key(const u_char *id)
+{
+    uint32_t  key;
+
+    ngx_memcpy(&key, id, sizeof(uint32_t));
+
+    return key;
+}

@@ -1,0 +1,394 @@
+/*
+ * What live tasks have used of their bounds, and what they were refused: in
+ * their slots, under the zone's lock, so that a bound is one bound whichever
+ * worker counts.
+ */
+
+
+#include "task/ngx_agent_zone.h"
+
+
+#define NGX_AGENT_REFUSALS_ROOM  4          /* of the zone: a fourth */
+#define NGX_AGENT_REFUSALS_REST  1024       /* of the line they stand in */
+
+
+ngx_int_t
+ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
+{
+    ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_BUSY;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->used[bound]++;
+
+        if (ngx_agent_slot_over(slot)) {
+            rc = NGX_BUSY;
+
+        } else if (slot->used[bound] <= slot->bounds[bound]) {
+            rc = NGX_OK;
+
+        } else if (slot->used[bound] == slot->bounds[bound] + 1) {
+            rc = NGX_ABORT;
+        }
+    }
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+bound_id_t
+ngx_agent_slot_admit(const u_char *id)
+{
+    ngx_uint_t         i;
+    bound_id_t         bound;
+    ngx_agent_slot_t  *slot;
+
+    static const bound_id_t  bounds[] = {
+        BOUND_AUDIT_LINES, BOUND_AUDIT_BYTES, BOUND_REQUESTS, BOUND_BYTES_UP,
+        BOUND_BYTES_DOWN, BOUND_COUNT
+    };
+
+    bound = BOUND_REQUESTS;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+
+        for (i = 0; (bound = bounds[i]) != BOUND_COUNT; i++) {
+            if (slot->used[bound] >= slot->bounds[bound]) {
+                break;
+            }
+        }
+
+        slot->used[BOUND_REQUESTS] += (bound == BOUND_COUNT);
+    }
+
+    ngx_agent_slot_unlock();
+
+    return bound;
+}
+
+
+ngx_int_t
+ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
+{
+    ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_BUSY;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->used[bound] += n;
+
+        if (slot->used[bound] < slot->bounds[bound]) {
+            rc = NGX_OK;
+        }
+    }
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+void
+ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->used[BOUND_BYTES_UP] += up;
+        slot->used[BOUND_BYTES_DOWN] += down;
+    }
+
+    ngx_agent_slot_unlock();
+}
+
+
+/*
+ * A leaky bucket that holds a second's worth: each handshake moves the time
+ * of the next one on by its share of a second.
+ */
+
+ngx_msec_t
+ngx_agent_slot_handshake(const u_char *id)
+{
+    ngx_msec_t         wait;
+    ngx_msec_int_t     ahead;
+    ngx_agent_slot_t  *slot;
+
+    wait = 0;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->used[BOUND_HANDSHAKES]++;
+
+        /* in 1/bound of a second, so that a bound over 1000 counts too */
+
+        ahead = (ngx_msec_int_t) (slot->handshake - ngx_current_msec
+                                  * slot->bounds[BOUND_HANDSHAKES] / 1000);
+
+        if (ahead < 0) {
+            slot->handshake -= ahead;
+            ahead = 0;
+        }
+
+        slot->handshake++;
+
+        if ((uint64_t) ahead > slot->bounds[BOUND_HANDSHAKES]) {
+            wait = (ahead - slot->bounds[BOUND_HANDSHAKES]) * 1000
+                   / slot->bounds[BOUND_HANDSHAKES] + 1;
+        }
+    }
+
+    ngx_agent_slot_unlock();
+
+    return wait;
+}
+
+
+void
+ngx_agent_slot_deny(const u_char *id)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->denied++;
+    }
+
+    ngx_agent_slot_unlock();
+}
+
+
+ngx_int_t
+ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes)
+{
+    ngx_int_t          rc;
+    ngx_uint_t         over;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_OK;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        over = ngx_agent_slot_over(slot);
+
+        slot->allowed += allowed;
+        slot->used[BOUND_AUDIT_LINES] += lines;
+        slot->used[BOUND_AUDIT_BYTES] += bytes;
+
+        if (!over && ngx_agent_slot_over(slot)) {
+            rc = NGX_ABORT;
+        }
+    }
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_agent_slot_is_over(const u_char *id)
+{
+    ngx_agent_slot_view_t  view;
+
+    return ngx_agent_slot_view(id, &view) == NGX_OK && view.is_over;
+}
+
+
+/*
+ * One refusal for `close` to report.  The same one again is counted; of
+ * different ones the first 64 are kept, and the count of all.
+ */
+
+void
+ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
+    const char *hint)
+{
+    u_char               *p;
+    size_t                method, host, path, tail, pages;
+    const char           *verb, *where, *said;
+    ngx_queue_t          *q;
+    ngx_agent_slot_t     *slot;
+    ngx_agent_refusal_t  *refusal;
+
+    method = ngx_min(ctx->target.method_len, 32);
+    host = ctx->target.authority.host_len;
+    path = ngx_min(ctx->target.path_len, 128);
+    tail = hint ? ngx_min(ngx_strlen(hint), NGX_AGENT_HINT_MAX) : 0;
+
+    /* a malformed request has none of them, and memcpy() takes no NULL */
+
+    verb = method ? (const char *) ctx->target.method : "";
+    where = path ? (const char *) ctx->target.path : "";
+    said = tail ? hint : "";
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot == NULL) {
+        goto done;
+    }
+
+    slot->denied++;
+
+    for (q = ngx_queue_head(&slot->refusals);
+         q != ngx_queue_sentinel(&slot->refusals);
+         q = ngx_queue_next(q))
+    {
+        refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
+        p = refusal->data;
+
+        if (refusal->reason == ctx->reason
+            && refusal->dns == ctx->dns
+            && refusal->port == ctx->target.authority.port
+            && refusal->method_len == method
+            && refusal->host_len == host
+            && refusal->path_len == path
+            && ngx_memcmp(p, verb, method) == 0
+            && ngx_memcmp(p + method, ctx->target.authority.host, host) == 0
+            && ngx_memcmp(p + method + host, where, path) == 0)
+        {
+            refusal->count++;
+            goto done;
+        }
+    }
+
+    /* what is only told leaves room for new tasks and new policies */
+
+    pages = ngx_agent_pool->last - ngx_agent_pool->pages;
+
+    if (slot->refusals_count == NGX_AGENT_REFUSALS_MAX
+        || ngx_agent_pool->pfree < pages / NGX_AGENT_REFUSALS_ROOM)
+    {
+        goto done;
+    }
+
+    refusal = ngx_slab_alloc_locked(ngx_agent_pool,
+                                    sizeof(ngx_agent_refusal_t)
+                                    + method + host + path + tail);
+    if (refusal == NULL) {
+        goto done;
+    }
+
+    refusal->count = 1;
+    refusal->port = ctx->target.authority.port;
+    refusal->reason = ctx->reason;
+    refusal->dns = ctx->dns;
+    refusal->method_len = method;
+    refusal->host_len = host;
+    refusal->path_len = path;
+    refusal->hint_len = tail;
+
+    p = refusal->data;
+    p = ngx_cpymem(p, verb, method);
+    p = ngx_cpymem(p, ctx->target.authority.host, host);
+    p = ngx_cpymem(p, where, path);
+    (void) ngx_cpymem(p, said, tail);
+
+    ngx_queue_insert_tail(&slot->refusals, &refusal->queue);
+    slot->refusals_count++;
+
+done:
+
+    ngx_agent_slot_unlock();
+}
+
+
+json_t *
+ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
+{
+    size_t                left, len;
+    u_char               *p;
+    json_t               *list, *entry;
+    ngx_queue_t          *q;
+    ngx_agent_slot_t     *slot;
+    ngx_agent_refusal_t  *refusal;
+
+    *count = 0;
+
+    /* escapes make them longer, and a launcher reads no longer a line */
+
+    left = NGX_AGENT_LINE_MAX - NGX_AGENT_REFUSALS_REST;
+
+    list = json_array();
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot == NULL || list == NULL) {
+        goto done;
+    }
+
+    *count = slot->denied;
+
+    for (q = ngx_queue_head(&slot->refusals);
+         q != ngx_queue_sentinel(&slot->refusals);
+         q = ngx_queue_next(q))
+    {
+        refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
+        p = refusal->data;
+
+        if (refusal->dns) {
+            entry = json_pack("{s:n, s:s#, s:n, s:n, s:s, s:I, s:s}",
+                        "method", "host", p, (int) refusal->host_len,
+                        "port", "path",
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count,
+                        "door", "dns");
+
+        } else {
+            entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
+                        "method", p, (int) refusal->method_len,
+                        "host", p + refusal->method_len,
+                                (int) refusal->host_len,
+                        "port", (int) refusal->port,
+                        "path", p + refusal->method_len + refusal->host_len,
+                                (int) refusal->path_len,
+                        "reason", ngx_agent_reason(refusal->reason)->word,
+                        "count", (json_int_t) refusal->count);
+        }
+
+        if (entry == NULL) {
+            continue;
+        }
+
+        p += refusal->method_len + refusal->host_len + refusal->path_len;
+
+        (void) json_object_set_new(entry, "hint",
+                            refusal->hint_len
+                            ? json_stringn((char *) p, refusal->hint_len)
+                            : json_null());
+
+        len = json_dumpb(entry, NULL, 0, JSON_COMPACT|JSON_ENSURE_ASCII) + 1;
+
+        if (len > left) {
+            json_decref(entry);
+            break;
+        }
+
+        left -= len;
+
+        (void) json_array_append_new(list, entry);
+    }
+
+done:
+
+    ngx_agent_slot_unlock();
+
+    return list;
+}
