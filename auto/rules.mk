@@ -108,6 +108,12 @@ TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
 TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
 
 
+# what a variable of these rules holds: make -s print-MODULE_SRCS
+
+print-%:
+	@echo $($*)
+
+
 .PHONY: all unit test soak test-v2 bench fuzz install clean FORCE
 
 all: $(TARGETS)
