@@ -12,6 +12,8 @@
 #                      COST (1000000) requests of each kind: what they cost
 #   make fuzz          each fuzz target for FUZZ_SECONDS (60)
 #   make install       DESTDIR= and prefix= are honoured
+#   make lint          what cppcheck, clang-tidy and the compiler's further
+#                      warnings find: nothing
 #   make clean
 #
 # V=1 shows the commands.
@@ -114,7 +116,7 @@ print-%:
 	@echo $($*)
 
 
-.PHONY: all unit test soak test-v2 bench fuzz install clean FORCE
+.PHONY: all unit lint test soak test-v2 bench fuzz install clean FORCE
 
 all: $(TARGETS)
 
@@ -273,6 +275,62 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) $(SHARED_SRCS) $(MODULE_HDRS) Makefile \
 	    -fno-sanitize-recover=undefined \
 	    $(INCLUDES) -o $@ \
 	    $< $(PURE_SRCS) $(SHARED_SRCS) $(LIBS_PURE)
+
+
+# What the compiler, clang-tidy and cppcheck say with more of their warnings
+# than a build has: nothing.  One stamp a source, so that a second run reads
+# only what has changed.
+#
+# Left out, with the reason: ...BufferHandling and strcpy, which only propose
+# the functions of Annex K, that glibc does not have; Padding, an order of
+# members; err34-c, about sscanf of numbers that the kernel writes; widening of
+# products of constants; narrowing, which -Wconversion says where it matters.
+
+LINT_SRCS := $(JAIL_SRCS) jail/box/seccomp_gen.c \
+             $(filter-out jail/%,$(MODULE_SRCS))
+
+LINT_WARN := -Wall -Wextra -Werror -Wno-unused-parameter -Wshadow \
+             -Wmissing-prototypes -Wstrict-prototypes -Wconversion \
+             -Wno-sign-conversion -Wvla -Wpointer-arith -Wundef -Wlogical-op \
+             -Wduplicated-cond -Wduplicated-branches
+
+LINT_TIDY := -*,bugprone-*,clang-analyzer-*,cert-*,performance-*
+LINT_TIDY := $(LINT_TIDY),misc-redundant-expression
+LINT_TIDY := $(LINT_TIDY),readability-misleading-indentation
+LINT_TIDY := $(LINT_TIDY),-bugprone-easily-swappable-parameters
+LINT_TIDY := $(LINT_TIDY),-bugprone-reserved-identifier,-cert-dcl37-c
+LINT_TIDY := $(LINT_TIDY),-cert-dcl51-cpp,-cert-err34-c
+LINT_TIDY := $(LINT_TIDY),-bugprone-implicit-widening-of-multiplication-result
+LINT_TIDY := $(LINT_TIDY),-bugprone-narrowing-conversions
+LINT_TIDY := $(LINT_TIDY),-performance-no-int-to-ptr
+LINT_TIDY := $(LINT_TIDY),-clang-analyzer-optin.performance.Padding
+LINT_TIDY := $(LINT_TIDY),-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+LINT_TIDY := $(LINT_TIDY),-clang-analyzer-security.insecureAPI.strcpy
+
+LINT_NGINX := $(foreach d,core event event/modules os/unix http http/modules \
+              http/v2,-isystem $(NGINX_SRC)/src/$d) -isystem $(O)/nginx
+
+LINT_FLAGS := -std=gnu17 -D_GNU_SOURCE= $(INCLUDES) -iquote $(O) $(LINT_NGINX)
+
+lint: $(LINT_SRCS:%.c=$(O)/lint/%.ok) $(O)/lint/cppcheck.ok
+
+$(O)/lint/%.ok: %.c $(JAIL_HDRS) $(MODULE_HDRS) auto/rules.mk \
+                | $(O)/seccomp_filter.h $(O)/nginx/Makefile
+	@mkdir -p $(@D)
+	$(say) LINT $<
+	$(Q)$(CC) -fsyntax-only -O2 $(LINT_WARN) $(LINT_FLAGS) $<
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' --checks='$(LINT_TIDY)' \
+	    $< -- -Wno-unused-parameter $(LINT_FLAGS) > $@.log 2> /dev/null \
+	    || { cat $@.log; exit 1; }
+	@touch $@
+
+$(O)/lint/cppcheck.ok: $(LINT_SRCS) $(JAIL_HDRS) $(MODULE_HDRS) auto/rules.mk
+	@mkdir -p $(@D)
+	$(say) LINT cppcheck
+	$(Q)cppcheck --quiet --std=c11 --enable=warning,performance,portability \
+	    --inline-suppr --suppress=missingIncludeSystem --error-exitcode=1 \
+	    -D_GNU_SOURCE -I jail -I ngx_agent_broker -I . -I $(O) $(LINT_SRCS)
+	@touch $@
 
 
 # Tests and figures
