@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fd_pass.h"
 #include "box/setup.h"
 
 
@@ -254,12 +255,6 @@ box_admit(box_t *box, const box_spec_t *spec,
     const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
     fault_t *fault)
 {
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-    char             control[CMSG_SPACE(sizeof(int) * CGROUP_ATTACH_MAX)]
-                         __attribute__((aligned(sizeof(size_t))));
-
     if (box_map(box, spec, fault) != 0
         || box_rlimit(box, limits, fault) != 0
         || box_oom_score(box, fault) != 0)
@@ -267,21 +262,10 @@ box_admit(box_t *box, const box_spec_t *spec,
         return -1;
     }
 
-    iov = (struct iovec) { &(char) { SYNC_MAPPED }, 1 };
-    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
-
-    if (!spec->is_born_in_group) {
-        (void) memset(control, 0, sizeof(control));
-        msg.msg_control = control;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nattach);
-        cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nattach);
-        (void) memcpy(CMSG_DATA(cmsg), attach, sizeof(int) * nattach);
-    }
-
-    if (sendmsg(box->sync, &msg, MSG_NOSIGNAL) != 1) {
+    if (fd_pass_send(box->sync, &(char) { SYNC_MAPPED }, 1, attach,
+                     spec->is_born_in_group ? 0 : nattach, 0)
+        != 1)
+    {
         return fault_set(fault, STAGE_IDMAP, errno,
                          "the box's first process is gone");
     }

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/fd_pass.h"
 #include "box/setup.h"
 
 
@@ -493,30 +494,15 @@ setup_ready(setup_t *s)
 static int
 setup_wait(setup_t *s, char message)
 {
-    char             c;
-    ssize_t          n;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-    char             control[CMSG_SPACE(sizeof(s->attach))]
-                         __attribute__((aligned(sizeof(size_t))));
+    char      c;
+    ssize_t   n;
+    unsigned  nfds;
 
-    iov = (struct iovec) { &c, 1 };
-    msg = (struct msghdr) {
-        .msg_iov = &iov, .msg_iovlen = 1,
-        .msg_control = control, .msg_controllen = sizeof(control)
-    };
+    nfds = CGROUP_ATTACH_MAX;
+    n = fd_pass_receive(s->spec->sync, &c, 1, s->attach, &nfds, 0);
 
-    do {
-        n = recvmsg(s->spec->sync, &msg, MSG_CMSG_CLOEXEC);
-    } while (n == -1 && errno == EINTR);
-
-    cmsg = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
-
-    if (cmsg) {
-        s->nattach = (unsigned) ((cmsg->cmsg_len - CMSG_LEN(0))
-                                 / sizeof(int));
-        (void) memcpy(s->attach, CMSG_DATA(cmsg), s->nattach * sizeof(int));
+    if (nfds > 0) {
+        s->nattach = nfds;
     }
 
     if (n == 1 && c == message) {
@@ -533,34 +519,13 @@ int
 setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
     const int *fds, unsigned nfds)
 {
-    ssize_t          n;
-    report_t         report;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
-                         __attribute__((aligned(sizeof(size_t))));
+    ssize_t   n;
+    report_t  report;
 
     report = (report_t) { .kind = kind, .stage = stage, .err = err };
     (void) memcpy(report.detail, s->detail, sizeof(report.detail));
 
-    iov = (struct iovec) { &report, sizeof(report) };
-    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
-
-    if (nfds) {
-        (void) memset(control, 0, sizeof(control));
-        msg.msg_control = control;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
-        cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
-        (void) memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * nfds);
-    }
-
-    do {
-        n = sendmsg(s->spec->sync, &msg, MSG_NOSIGNAL);
-    } while (n == -1 && errno == EINTR);
+    n = fd_pass_send(s->spec->sync, &report, sizeof(report), fds, nfds, 0);
 
     return n == (ssize_t) sizeof(report) ? 0 : -1;
 }

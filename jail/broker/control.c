@@ -14,8 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "box/box.h"
 #include "base/clock.h"
+#include "base/fd_pass.h"
 #include "broker/control.h"
 
 
@@ -117,14 +117,9 @@ int
 control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
     int64_t deadline, fault_t *fault)
 {
-    char            *text;
-    size_t           len, done;
-    ssize_t          n;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
-                         __attribute__((aligned(sizeof(size_t))));
+    char     *text;
+    size_t    len, done;
+    ssize_t   n;
 
     text = json_dumps(message, JSON_COMPACT);
     json_decref(message);
@@ -142,32 +137,16 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
                          "a message to the broker is too long");
     }
 
-    msg = (struct msghdr) { .msg_iov = &iov, .msg_iovlen = 1 };
-
-    if (nfds) {
-        (void) memset(control, 0, sizeof(control));
-        msg.msg_control = control;
-        msg.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
-        cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
-        (void) memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * nfds);
-    }
-
     for (done = 0; done < len; done += (size_t) n) {
-        iov = (struct iovec) { text + done, len - done };
-        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL|MSG_DONTWAIT);
+        n = fd_pass_send(c->fd, text + done, len - done, fds, nfds,
+                         MSG_DONTWAIT);
 
         if (n > 0) {
-            msg.msg_control = NULL;
-            msg.msg_controllen = 0;
+            nfds = 0;
             continue;
         }
 
-        if (errno != EINTR
-            && (errno != EAGAIN || control_wait(c, POLLOUT, deadline) != 0))
-        {
+        if (errno != EAGAIN || control_wait(c, POLLOUT, deadline) != 0) {
             n = errno;
             free(text);
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd_pass.h"
 #include "run/supervise.h"
 
 
@@ -231,18 +232,7 @@ supervise_sync(supervise_t *s, int64_t now)
 static int
 supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
 {
-    ssize_t          n;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
-    char             control[CMSG_SPACE(sizeof(int) * BOX_DOORS_MAX)]
-                         __attribute__((aligned(sizeof(size_t))));
-
-    iov = (struct iovec) { report, sizeof(*report) };
-    msg = (struct msghdr) {
-        .msg_iov = &iov, .msg_iovlen = 1,
-        .msg_control = control, .msg_controllen = sizeof(control)
-    };
+    ssize_t  n;
 
     /*
      * A child that failed before it read what it was sent leaves ECONNRESET,
@@ -250,8 +240,10 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
      */
 
     do {
-        n = recvmsg(s->box->sync, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
-    } while (n == -1 && (errno == EINTR || errno == ECONNRESET));
+        *nfds = BOX_DOORS_MAX;
+        n = fd_pass_receive(s->box->sync, report, sizeof(*report), fds, nfds,
+                            MSG_DONTWAIT);
+    } while (n == -1 && errno == ECONNRESET);
 
     if (n == -1 && errno == EAGAIN) {
         return 0;
@@ -271,15 +263,6 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
     }
 
     report->detail[sizeof(report->detail) - 1] = '\0';
-    *nfds = 0;
-    cmsg = CMSG_FIRSTHDR(&msg);
-
-    if (cmsg && cmsg->cmsg_level == SOL_SOCKET
-        && cmsg->cmsg_type == SCM_RIGHTS)
-    {
-        *nfds = (unsigned) ((cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        (void) memcpy(fds, CMSG_DATA(cmsg), *nfds * sizeof(int));
-    }
 
     return 1;
 }
