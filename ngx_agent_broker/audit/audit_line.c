@@ -12,12 +12,6 @@
 #include "audit/audit_line.h"
 
 
-#define EVERY(byte)  (0x0101010101010101ULL * (byte))
-
-
-static bool put_plain(char *dst, const unsigned char *p, size_t n);
-static uint64_t special(uint64_t bytes);
-static uint64_t has_zero(uint64_t bytes);
 static void line_put(audit_line_t *line, const void *p, size_t n);
 static void put_digits(char *dst, unsigned value, size_t n, char behind);
 
@@ -67,22 +61,7 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
         end = q + max;
     }
 
-    i = 0;
-
-    /* almost every value stays as it was */
-
-    if (n <= (size_t) (end - q) && put_plain(q, p, n)) {
-        q += n;
-        i = n;
-    }
-
-    while (i < n) {
-
-        if (n - i >= 8 && end - q >= 8 && put_plain(q, p + i, 8)) {
-            q += 8;
-            i += 8;
-            continue;
-        }
+    for (i = 0; i < n; i++) {
 
         if (end - q < (is_plain[p[i]] ? 1 : 6)) {
             line->cut = true;
@@ -90,7 +69,7 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
         }
 
         if (is_plain[p[i]]) {
-            *q++ = (char) p[i++];
+            *q++ = (char) p[i];
             continue;
         }
 
@@ -99,7 +78,7 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
         *q++ = '0';
         *q++ = '0';
         *q++ = hex[p[i] >> 4];
-        *q++ = hex[p[i++] & 0xf];
+        *q++ = hex[p[i] & 0xf];
     }
 
     *q++ = '"';
@@ -276,74 +255,6 @@ put_digits(char *dst, unsigned value, size_t n, char behind)
         dst[n] = (char) ('0' + value % 10);
         value /= 10;
     }
-}
-
-
-/*
- * Copies n bytes, eight at once, and the last ones together with some before
- * them; false when one of them is not plain.
- */
-
-static bool
-put_plain(char *dst, const unsigned char *p, size_t n)
-{
-    size_t    i;
-    uint32_t  head, tail;
-    uint64_t  bytes, seen;
-
-    seen = 0;
-
-    if (n >= sizeof(bytes)) {
-
-        for (i = 0; i < n - sizeof(bytes); i += sizeof(bytes)) {
-            memcpy(&bytes, p + i, sizeof(bytes));
-            memcpy(dst + i, &bytes, sizeof(bytes));
-            seen |= special(bytes);
-        }
-
-        i = n - sizeof(bytes);
-        memcpy(&bytes, p + i, sizeof(bytes));
-        memcpy(dst + i, &bytes, sizeof(bytes));
-
-    } else if (n >= sizeof(head)) {
-
-        i = n - sizeof(tail);
-        memcpy(&head, p, sizeof(head));
-        memcpy(&tail, p + i, sizeof(tail));
-        memcpy(dst, &head, sizeof(head));
-        memcpy(dst + i, &tail, sizeof(tail));
-
-        bytes = head | (uint64_t) tail << 32;
-
-    } else {
-
-        for (i = 0, bytes = EVERY(' '); i < n; i++) {
-            dst[i] = (char) p[i];
-            bytes = bytes << 8 | p[i];
-        }
-    }
-
-    return ((seen | special(bytes)) & EVERY(0x80)) == 0;
-}
-
-
-/* The high bit of each byte that is not plain; the other bits mean nothing. */
-
-static uint64_t
-special(uint64_t bytes)
-{
-    return bytes                                        /* 0x80 and above */
-           | ((bytes - EVERY(0x20)) & ~bytes)           /* below a space */
-           | has_zero(bytes ^ EVERY('"'))
-           | has_zero(bytes ^ EVERY('\\'))
-           | has_zero(bytes ^ EVERY(0x7f));
-}
-
-
-static uint64_t
-has_zero(uint64_t bytes)
-{
-    return (bytes - EVERY(1)) & ~bytes;
 }
 
 
