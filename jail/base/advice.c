@@ -1,9 +1,9 @@
 /*
  * Advice is data, so that a reader sees all of it at once and a missing line
  * is seen.  Each sentence names the cause first and then the exact command,
- * file or flag.  A row holds for a stage, an errno, a word of the message and
- * a fact of the host; the first row that fits is taken, so the special ones
- * stand before the general ones.
+ * file or flag.  A row holds for a cause, a stage, an errno and a fact of the
+ * host; the first row that fits is taken, so the special ones come before the
+ * general ones.
  */
 
 #include <errno.h>
@@ -67,127 +67,182 @@ typedef bool (*advice_fact_t)(void);
 
 
 typedef struct {
-    stage_t        stage;
+    stage_t        stage;       /* STAGE_NONE: any */
     int            err;         /* 0: any */
-    const char    *about;       /* in the message; NULL: any */
+    cause_t        cause;       /* CAUSE_NONE: any */
     advice_fact_t  fact;        /* NULL: always */
-    const char    *fix;
+    const char    *fix;         /* NULL: that of another row will do */
 } advice_row_t;
+
+
+/* a cause says it all, whatever the stage and the errno */
+
+#define CAUSE(cause, fix)  { STAGE_NONE, 0, CAUSE_ ## cause, NULL, fix }
+
+#define AT(stage, err, fix)           { stage, err, CAUSE_NONE, NULL, fix }
+#define AT_IF(stage, err, fact, fix)  { stage, err, CAUSE_NONE, fact, fix }
 
 
 /* stages that need a capability of the box's own user namespace */
 
 #define NEEDS_CAPS(stage, err)                                               \
-    { stage, err, NULL, host_apparmor_restricts, FIX_APPARMOR },             \
-    { stage, err, NULL, host_is_filtered, FIX_FILTER },                      \
-    { stage, err, NULL, host_is_confined, FIX_CONFINED },                    \
-    { stage, err, NULL, NULL, FIX_CAPS }
+    AT_IF(stage, err, host_apparmor_restricts, FIX_APPARMOR),                \
+    AT_IF(stage, err, host_is_filtered, FIX_FILTER),                         \
+    AT_IF(stage, err, host_is_confined, FIX_CONFINED),                       \
+    AT(stage, err, FIX_CAPS)
 
 
 static const advice_row_t  advice_rows[] = {
 
-    { STAGE_NESTED, 0, NULL, NULL,
-      "run the command itself: it is in a box already, with all of its "
-      "walls and limits, and boxes do not nest" },
+    CAUSE(FILES_SIZE,
+          "give fewer or smaller files, or raise \"memory\" in the policy"),
+    CAUSE(OUT_NOT_EMPTY, "name a directory in --out that is not there"),
+    CAUSE(WORKSPACE_HOME, "name the directory of one project"),
+    CAUSE(WORKSPACE_OWNER, "run the launcher as the owner of the directory"),
+    CAUSE(WORKSPACE_SIZE,
+          "raise \"writable /tmp/work\" and \"memory\" in the policy: the "
+          "files may have half of the memory"),
+    CAUSE(WORKSPACE_BUSY,
+          "wait for its end, or give each task a copy of its own"),
 
-    { STAGE_BROKER, ENOENT, NULL, NULL,
-      "start the broker (nginx with agent_control on this socket), name its "
-      "socket with --control, or run without any network with --offline" },
-    { STAGE_BROKER, ECONNREFUSED, NULL, NULL,
-      "start the broker: the socket is there and nobody listens on it" },
-    { STAGE_BROKER, ENOTSOCK, NULL, NULL,
-      "name the broker's socket in --control: what its \"agent_control\" "
-      "says" },
-    { STAGE_BROKER, ETIMEDOUT, "was gone", NULL,
-      "start the broker again, and run the task again: its error.log says "
-      "why it ended" },
-    { STAGE_BROKER, EACCES, NULL, NULL,
-      "let this user into the socket's directory: the user must be named in "
-      "\"launchers\" of the policy and be able to reach the socket" },
-    { STAGE_BROKER, ENAMETOOLONG, NULL, NULL,
-      "put the broker's socket under a path of at most 107 bytes" },
+    CAUSE(BROKER_CLOSED,
+          "look into the broker's error log: when its \"worker_connections "
+          "are not enough\", raise them, or start fewer tasks at once"),
+    CAUSE(BROKER_GONE,
+          "start the broker again, and run the task again: its error.log "
+          "says why it ended"),
+    CAUSE(BROKER_VERSION,
+          "use a launcher and a broker of the same release"),
+    CAUSE(BROKER_BUSY,
+          "wait for tasks to end, or raise \"agent_zone\" or "
+          "\"worker_connections\" in the broker's configuration"),
+    CAUSE(POLICY_UNKNOWN,
+          "add \"agent_policy\" of this name to the broker's configuration "
+          "and reload it, or name another with --policy"),
+    CAUSE(POLICY_NOT_ALLOWED,
+          "add \"launchers user:NAME;\" to the policy and reload the broker, "
+          "or name another policy with --policy"),
+    CAUSE(POLICY_GONE,
+          "the policy was removed by a reload: name another"),
+    CAUSE(POLICY_ISOLATION, "set \"isolation namespaces;\" in the policy"),
+    CAUSE(READABLE_MISSING,
+          "take it out of \"readable\" in the policy, or make it on this "
+          "host"),
+    CAUSE(READABLE_REFUSED,
+          "take it out of \"readable\" in the policy; a file can be given "
+          "with --in"),
 
-    { STAGE_CGROUP, EROFS, NULL, NULL, FIX_CGROUP_RO },
-    { STAGE_CGROUP, 0, NULL, host_cgroup_is_readonly, FIX_CGROUP_RO },
-    { STAGE_CGROUP, ENODEV, NULL, host_is_container,
-      "no controller is mounted in this container: docker run "
-      "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:rw" },
-    { STAGE_CGROUP, 0, NULL, NULL,
-      "run as root, again after each boot: scripts/setup-host USER (of the "
-      "sources, or in share/agent-broker); with systemd and cgroup v2 also, "
-      "for one command: systemd-run --user --scope -p Delegate=yes jail run "
-      "..." },
+    CAUSE(CGROUP_NOT_MOUNTED,
+          "as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
+    CAUSE(CGROUP_HIDDEN,
+          "mount the hierarchy in this cgroup namespace: mount -t cgroup2 "
+          "cgroup2 /sys/fs/cgroup"),
+    CAUSE(CGROUP_SWAP, "boot with swapaccount=1, or as root: swapoff -a"),
+    CAUSE(CONTROLLER_CPU, NULL),
+    CAUSE(CONTROLLER_CPUACCT, NULL),
+    CAUSE(CONTROLLER_MEMORY, NULL),
+    CAUSE(CONTROLLER_PIDS, NULL),
 
-    { STAGE_NAMESPACES, EPERM, NULL, host_userns_is_off,
-      "user namespaces are switched off for ordinary users: sysctl -w "
-      "kernel.unprivileged_userns_clone=1 (and a line in /etc/sysctl.d)" },
-    { STAGE_NAMESPACES, EPERM, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_NAMESPACES, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_NAMESPACES, EPERM, NULL, host_apparmor_restricts, FIX_APPARMOR },
-    { STAGE_NAMESPACES, EACCES, NULL, host_apparmor_restricts,
-      FIX_APPARMOR },
-    { STAGE_NAMESPACES, EPERM, NULL, host_is_confined, FIX_CONFINED },
-    { STAGE_NAMESPACES, EACCES, NULL, host_is_confined, FIX_CONFINED },
-    { STAGE_NAMESPACES, EPERM, NULL, NULL,
-      "allow user namespaces to ordinary users: sysctl -w "
-      "kernel.unprivileged_userns_clone=1; in a container allow clone and "
-      "unshare in its seccomp profile; in a plain chroot none can be made" },
-    { STAGE_NAMESPACES, ENOSPC, NULL, host_userns_max_is_zero,
-      "user.max_user_namespaces is 0: sysctl -w "
-      "user.max_user_namespaces=15000 (and a line in /etc/sysctl.d)" },
-    { STAGE_NAMESPACES, ENOSPC, NULL, NULL,
-      "raise the limits of namespaces: sysctl -w "
-      "user.max_user_namespaces=15000 user.max_net_namespaces=15000" },
-    { STAGE_NAMESPACES, EAGAIN, NULL, NULL,
+    CAUSE(ROOT_WITHOUT_IDS, "run the launcher as an ordinary user"),
+
+    AT(STAGE_NESTED, 0,
+       "run the command itself: it is in a box already, with all of its walls "
+       "and limits, and boxes do not nest"),
+
+    AT(STAGE_BROKER, ENOENT,
+       "start the broker (nginx with agent_control on this socket), name its "
+       "socket with --control, or run without any network with --offline"),
+    AT(STAGE_BROKER, ECONNREFUSED,
+       "start the broker: the socket is there and nobody listens on it"),
+    AT(STAGE_BROKER, ENOTSOCK,
+       "name the broker's socket in --control: what its \"agent_control\" "
+       "says"),
+    AT(STAGE_BROKER, EACCES,
+       "let this user into the socket's directory: the user must be named in "
+       "\"launchers\" of the policy and be able to reach the socket"),
+    AT(STAGE_BROKER, ENAMETOOLONG,
+       "put the broker's socket under a path of at most 107 bytes"),
+
+    AT(STAGE_CGROUP, EROFS, FIX_CGROUP_RO),
+    AT_IF(STAGE_CGROUP, 0, host_cgroup_is_readonly, FIX_CGROUP_RO),
+    AT_IF(STAGE_CGROUP, ENODEV, host_is_container,
+          "no controller is mounted in this container: docker run "
+          "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:rw"),
+    AT(STAGE_CGROUP, 0,
+       "run as root, again after each boot: scripts/setup-host USER (of the "
+       "sources, or in share/agent-broker); with systemd and cgroup v2 also, "
+       "for one command: systemd-run --user --scope -p Delegate=yes jail run "
+       "..."),
+
+    AT_IF(STAGE_NAMESPACES, EPERM, host_userns_is_off,
+          "user namespaces are switched off for ordinary users: sysctl -w "
+          "kernel.unprivileged_userns_clone=1 (and a line in /etc/sysctl.d)"),
+    AT_IF(STAGE_NAMESPACES, EPERM, host_is_filtered, FIX_FILTER),
+    AT_IF(STAGE_NAMESPACES, ENOSYS, host_is_filtered, FIX_FILTER),
+    AT_IF(STAGE_NAMESPACES, EPERM, host_apparmor_restricts, FIX_APPARMOR),
+    AT_IF(STAGE_NAMESPACES, EACCES, host_apparmor_restricts, FIX_APPARMOR),
+    AT_IF(STAGE_NAMESPACES, EPERM, host_is_confined, FIX_CONFINED),
+    AT_IF(STAGE_NAMESPACES, EACCES, host_is_confined, FIX_CONFINED),
+    AT(STAGE_NAMESPACES, EPERM,
+       "allow user namespaces to ordinary users: sysctl -w "
+       "kernel.unprivileged_userns_clone=1; in a container allow clone and "
+       "unshare in its seccomp profile; in a plain chroot none can be made"),
+    AT_IF(STAGE_NAMESPACES, ENOSPC, host_userns_max_is_zero,
+          "user.max_user_namespaces is 0: sysctl -w "
+          "user.max_user_namespaces=15000 (and a line in /etc/sysctl.d)"),
+    AT(STAGE_NAMESPACES, ENOSPC,
+       "raise the limits of namespaces: sysctl -w "
+       "user.max_user_namespaces=15000 user.max_net_namespaces=15000"),
+    AT(STAGE_NAMESPACES, EAGAIN,
+       "end some processes of this user, or raise its limit of processes"),
+    AT(STAGE_NAMESPACES, EINVAL,
+       "use a kernel of 5.12 or later with user, pid, net, ipc, uts and mount "
+       "namespaces compiled in"),
+
+    AT_IF(STAGE_IDMAP, EACCES, host_apparmor_restricts, FIX_APPARMOR),
+    AT_IF(STAGE_IDMAP, EPERM, host_apparmor_restricts, FIX_APPARMOR),
+    AT_IF(STAGE_IDMAP, EACCES, host_is_confined, FIX_CONFINED),
+    AT_IF(STAGE_IDMAP, EPERM, host_is_container,
+          "this container's root may not give a box an id of its own: docker "
+          "run --cap-add SETUID --cap-add SETGID, or run the launcher as an "
+          "ordinary user of the container"),
+    AT(STAGE_IDMAP, 0,
+       "allow user namespaces for this program: on Ubuntu install the AppArmor "
+       "profile conf/apparmor/agent-jail; in a container leave "
+       "/proc/self/uid_map writable"),
+
+    AT(STAGE_RLIMITS, 0,
+       "raise the hard limit of the caller (ulimit -H), or lower the policy's "
+       "value"),
+
+    { STAGE_TIE, EAGAIN, CAUSE_GUARD, NULL,
       "end some processes of this user, or raise its limit of processes" },
-    { STAGE_NAMESPACES, EINVAL, NULL, NULL,
-      "use a kernel of 5.12 or later with user, pid, net, ipc, uts and mount "
-      "namespaces compiled in" },
-
-    { STAGE_IDMAP, EACCES, NULL, host_apparmor_restricts, FIX_APPARMOR },
-    { STAGE_IDMAP, EPERM, NULL, host_apparmor_restricts, FIX_APPARMOR },
-    { STAGE_IDMAP, EACCES, NULL, host_is_confined, FIX_CONFINED },
-    { STAGE_IDMAP, EPERM, NULL, host_is_container,
-      "this container's root may not give a box an id of its own: docker run "
-      "--cap-add SETUID --cap-add SETGID, or run the launcher as an ordinary "
-      "user of the container" },
-    { STAGE_IDMAP, 0, NULL, NULL,
-      "allow user namespaces for this program: on Ubuntu install the "
-      "AppArmor profile conf/apparmor/agent-jail; in a container leave "
-      "/proc/self/uid_map writable" },
-
-    { STAGE_RLIMITS, 0, NULL, NULL,
-      "raise the hard limit of the caller (ulimit -H), or lower the policy's "
-      "value" },
-
-    { STAGE_TIE, EAGAIN, "guard", NULL,
-      "end some processes of this user, or raise its limit of processes" },
-    { STAGE_TIE, 0, "guard", NULL,
+    { STAGE_TIE, 0, CAUSE_GUARD, NULL,
       "raise \"cpu\" or lower \"pids\" in the policy: with a processor for "
       "each 256 processes a box needs no guard" },
 
-    { STAGE_DESCRIPTORS, 0, NULL, host_is_filtered,
-      "a container's filter refuses close_range: docker run --security-opt "
-      "seccomp=unconfined, or allow close_range in its profile" },
-    { STAGE_DESCRIPTORS, 0, NULL, NULL,
-      "use a kernel of 5.11 or later: close_range is needed" },
+    AT_IF(STAGE_DESCRIPTORS, 0, host_is_filtered,
+          "a container's filter refuses close_range: docker run --security-opt "
+          "seccomp=unconfined, or allow close_range in its profile"),
+    AT(STAGE_DESCRIPTORS, 0,
+       "use a kernel of 5.11 or later: close_range is needed"),
 
-    { STAGE_CGROUP_ATTACH, 0, NULL, NULL,
-      "the box may not join its group: as root, again after each boot: "
-      "scripts/setup-host USER; with systemd and cgroup v2 also, for one "
-      "command: systemd-run --user --scope -p Delegate=yes jail run ..." },
-    { STAGE_CGROUP_NAMESPACE, EPERM, NULL, host_is_filtered, FIX_FILTER },
+    AT(STAGE_CGROUP_ATTACH, 0,
+       "the box may not join its group: as root, again after each boot: "
+       "scripts/setup-host USER; with systemd and cgroup v2 also, for one "
+       "command: systemd-run --user --scope -p Delegate=yes jail run ..."),
+    AT_IF(STAGE_CGROUP_NAMESPACE, EPERM, host_is_filtered, FIX_FILTER),
 
     NEEDS_CAPS(STAGE_NET_LO, EPERM),
     NEEDS_CAPS(STAGE_NET_ROUTE, EPERM),
 
-    { STAGE_NET_ROUTE, EAFNOSUPPORT, NULL, host_is_filtered,
-      "a container's filter refuses netlink sockets: docker run "
-      "--security-opt seccomp=unconfined, or allow socket for AF_NETLINK in "
-      "its profile" },
-    { STAGE_NET_ROUTE, ENETUNREACH, NULL, NULL,
-      "boxes do without: programs reach hosts by name and by IPv4; for IPv6 "
-      "addresses use a kernel with IPv6 and IPV6_SEG6_LWTUNNEL" },
+    AT_IF(STAGE_NET_ROUTE, EAFNOSUPPORT, host_is_filtered,
+          "a container's filter refuses netlink sockets: docker run "
+          "--security-opt seccomp=unconfined, or allow socket for AF_NETLINK "
+          "in its profile"),
+    AT(STAGE_NET_ROUTE, ENETUNREACH,
+       "boxes do without: programs reach hosts by name and by IPv4; for IPv6 "
+       "addresses use a kernel with IPv6 and IPV6_SEG6_LWTUNNEL"),
 
     NEEDS_CAPS(STAGE_HOSTNAME, EPERM),
     NEEDS_CAPS(STAGE_IDENTITY, EPERM),
@@ -196,108 +251,110 @@ static const advice_row_t  advice_rows[] = {
     NEEDS_CAPS(STAGE_PROPAGATION, EACCES),
     NEEDS_CAPS(STAGE_PROPAGATION, EPERM),
 
-    { STAGE_PROPAGATION, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_PROPAGATION, ENOSYS, NULL, NULL,
-      "use a kernel of 5.12 or later: mount_setattr is needed" },
-    { STAGE_ROOT, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_ROOT, ENOSYS, NULL, NULL,
-      "use a kernel of 5.12 or later: the new mount API is needed" },
+    AT_IF(STAGE_PROPAGATION, ENOSYS, host_is_filtered, FIX_FILTER),
+    AT(STAGE_PROPAGATION, ENOSYS,
+       "use a kernel of 5.12 or later: mount_setattr is needed"),
+    AT_IF(STAGE_ROOT, ENOSYS, host_is_filtered, FIX_FILTER),
+    AT(STAGE_ROOT, ENOSYS,
+       "use a kernel of 5.12 or later: the new mount API is needed"),
 
     NEEDS_CAPS(STAGE_ROOT, EPERM),
     NEEDS_CAPS(STAGE_ROOT, EACCES),
 
-    { STAGE_MOUNT, EPERM, "/proc", host_proc_is_masked, FIX_PROC },
-    { STAGE_MOUNT, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
+    { STAGE_MOUNT, EPERM, CAUSE_PROC_MOUNT, host_proc_is_masked, FIX_PROC },
+    AT_IF(STAGE_MOUNT, ENOSYS, host_is_filtered, FIX_FILTER),
 
     NEEDS_CAPS(STAGE_MOUNT, EPERM),
     NEEDS_CAPS(STAGE_MOUNT, EACCES),
     NEEDS_CAPS(STAGE_PIVOT, EPERM),
     NEEDS_CAPS(STAGE_PIVOT, EACCES),
 
-    { STAGE_PIVOT, ENOSYS, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_PIVOT, EINVAL, NULL, NULL,
-      "the root of this machine is its initial ramdisk, which cannot be "
-      "left: switch_root to another one first" },
+    AT_IF(STAGE_PIVOT, ENOSYS, host_is_filtered, FIX_FILTER),
+    AT(STAGE_PIVOT, EINVAL,
+       "the root of this machine is its initial ramdisk, which cannot be left: "
+       "switch_root to another one first"),
 
-    { STAGE_PRIVILEGES, 0, NULL, host_is_filtered,
-      "a container's filter refuses prctl or capset: docker run "
-      "--security-opt seccomp=unconfined, or allow both in its profile" },
+    AT_IF(STAGE_PRIVILEGES, 0, host_is_filtered,
+          "a container's filter refuses prctl or capset: docker run "
+          "--security-opt seccomp=unconfined, or allow both in its profile"),
 
-    { STAGE_LANDLOCK, EOPNOTSUPP, NULL, NULL,
-      "Landlock is in the kernel and not switched on: add landlock to its "
-      "list of security modules (lsm=landlock,... on its command line)" },
-    { STAGE_LANDLOCK, EPERM, NULL, host_is_filtered,
-      "a container's filter refuses Landlock: docker run --security-opt "
-      "seccomp=unconfined, or allow landlock_create_ruleset, "
-      "landlock_add_rule and landlock_restrict_self in its profile" },
-    { STAGE_LANDLOCK, ENOSYS, NULL, host_is_filtered,
-      "this kernel has no Landlock (use 5.13 or later with "
-      "CONFIG_SECURITY_LANDLOCK), or a container's filter hides it: docker "
-      "run --security-opt seccomp=unconfined, or allow "
-      "landlock_create_ruleset, landlock_add_rule, landlock_restrict_self" },
-    { STAGE_LANDLOCK, 0, NULL, NULL,
-      "use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK, and "
-      "landlock in its list of security modules (lsm=landlock,...)" },
+    AT(STAGE_LANDLOCK, EOPNOTSUPP,
+       "Landlock is in the kernel and not switched on: add landlock to its "
+       "list of security modules (lsm=landlock,... on its command line)"),
+    AT_IF(STAGE_LANDLOCK, EPERM, host_is_filtered,
+          "a container's filter refuses Landlock: docker run --security-opt "
+          "seccomp=unconfined, or allow landlock_create_ruleset, "
+          "landlock_add_rule and landlock_restrict_self in its profile"),
+    AT_IF(STAGE_LANDLOCK, ENOSYS, host_is_filtered,
+          "this kernel has no Landlock (use 5.13 or later with "
+          "CONFIG_SECURITY_LANDLOCK), or a container's filter hides it: docker "
+          "run --security-opt seccomp=unconfined, or allow "
+          "landlock_create_ruleset, landlock_add_rule, landlock_restrict_self"),
+    AT(STAGE_LANDLOCK, 0,
+       "use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK, and "
+       "landlock in its list of security modules (lsm=landlock,...)"),
 
-    { STAGE_SECCOMP, EPERM, NULL, host_is_filtered, FIX_FILTER },
-    { STAGE_SECCOMP, EINVAL, NULL, NULL,
-      "use a kernel with CONFIG_SECCOMP_FILTER" },
-    { STAGE_SECCOMP, ENOSYS, NULL, NULL,
-      "use a kernel with CONFIG_SECCOMP_FILTER" },
+    AT_IF(STAGE_SECCOMP, EPERM, host_is_filtered, FIX_FILTER),
+    AT(STAGE_SECCOMP, EINVAL, "use a kernel with CONFIG_SECCOMP_FILTER"),
+    AT(STAGE_SECCOMP, ENOSYS, "use a kernel with CONFIG_SECCOMP_FILTER"),
 
-    { STAGE_CODE, ENOSYS, NULL, NULL, FIX_MEMFD },
-    { STAGE_IN, ENOSYS, NULL, NULL, FIX_MEMFD },
+    AT(STAGE_CODE, ENOSYS, FIX_MEMFD),
+    AT(STAGE_IN, ENOSYS, FIX_MEMFD),
 
-    { STAGE_CODE, ENOENT, NULL, NULL,
-      "name a file that is there in --code, or give the text on the standard "
-      "input: --code -" },
-    { STAGE_CODE, EACCES, NULL, NULL, FIX_READ },
-    { STAGE_CODE, 0, "not a regular file", NULL,
+    AT(STAGE_CODE, ENOENT,
+       "name a file that is there in --code, or give the text on the standard "
+       "input: --code -"),
+    AT(STAGE_CODE, EACCES, FIX_READ),
+    { STAGE_CODE, 0, CAUSE_NOT_A_FILE, NULL,
       "name one file of program text in --code" },
-    { STAGE_IN, ENOENT, NULL, NULL,
-      "name a file that is there in --in; what follows a last colon is its "
-      "name in the box" },
-    { STAGE_IN, EACCES, NULL, NULL, FIX_READ },
-    { STAGE_IN, 0, "not a regular file", NULL,
+    AT(STAGE_IN, ENOENT,
+       "name a file that is there in --in; what follows a last colon is its "
+       "name in the box"),
+    AT(STAGE_IN, EACCES, FIX_READ),
+    { STAGE_IN, 0, CAUSE_NOT_A_FILE, NULL,
       "name each file in an --in of its own, or copy a whole directory with "
       "--workspace" },
-    { STAGE_OUT, ENOENT, NULL, NULL,
-      "make the directory above it first: --out makes only the last one" },
-    { STAGE_OUT, EACCES, NULL, NULL,
-      "name a directory in --out that this user may make" },
-    { STAGE_OUT, ENOTDIR, NULL, NULL,
-      "name a directory in --out that is not there" },
-    { STAGE_WORKSPACE, ENOENT, NULL, NULL,
-      "name a directory that is there in --workspace" },
-    { STAGE_WORKSPACE, ENOTDIR, NULL, NULL,
-      "name a directory in --workspace; for a file there is --in" },
+    AT(STAGE_OUT, ENOENT,
+       "make the directory above it first: --out makes only the last one"),
+    AT(STAGE_OUT, EACCES,
+       "name a directory in --out that this user may make"),
+    AT(STAGE_OUT, ENOTDIR,
+       "name a directory in --out that is not there"),
+    AT(STAGE_WORKSPACE, ENOENT,
+       "name a directory that is there in --workspace"),
+    AT(STAGE_WORKSPACE, ENOTDIR,
+       "name a directory in --workspace; for a file there is --in"),
 
-    { STAGE_EXEC, ENOSYS, NULL, NULL,
-      "use a kernel of 5.6 or later: openat2 is needed; in a container allow "
-      "it in its seccomp profile" },
-    { STAGE_EXEC, ENOENT, NULL, NULL,
-      "name a program that is in the box: the host's /usr, /bin, /lib are; "
-      "home directories, /opt and the caller's working directory are not" },
-    { STAGE_EXEC, EACCES, NULL, NULL,
-      "name a file that is executable and on an executable mount" },
-    { STAGE_EXEC, ENOEXEC, NULL, NULL,
-      "give the file a #! line, or name its interpreter as the command" },
-    { STAGE_EXEC, ELOOP, NULL, NULL,
-      "name the program itself: links through /proc are not followed" },
-
-    { STAGE_NONE, 0, NULL, NULL, NULL }
+    AT(STAGE_EXEC, ENOSYS,
+       "use a kernel of 5.6 or later: openat2 is needed; in a container allow "
+       "it in its seccomp profile"),
+    AT(STAGE_EXEC, ENOENT,
+       "name a program that is in the box: the host's /usr, /bin, /lib are; "
+       "home directories, /opt and the caller's working directory are not"),
+    AT(STAGE_EXEC, EACCES,
+       "name a file that is executable and on an executable mount"),
+    AT(STAGE_EXEC, ENOEXEC,
+       "give the file a #! line, or name its interpreter as the command"),
+    AT(STAGE_EXEC, ELOOP,
+       "name the program itself: links through /proc are not followed"),
 };
+
+#define ADVICE_ROWS  (sizeof(advice_rows) / sizeof(advice_rows[0]))
 
 
 const char *
-advice(stage_t stage, int err, const char *message)
+advice(stage_t stage, int err, cause_t cause)
 {
+    size_t               i;
     const advice_row_t  *r;
 
-    for (r = advice_rows; r->fix; r++) {
-        if (r->stage == stage
+    for (i = 0; i < ADVICE_ROWS; i++) {
+        r = &advice_rows[i];
+
+        if (r->fix
+            && (r->cause == CAUSE_NONE || r->cause == cause)
+            && (r->stage == STAGE_NONE || r->stage == stage)
             && (r->err == 0 || r->err == err)
-            && (r->about == NULL || strstr(message, r->about))
             && (r->fact == NULL || r->fact()))
         {
             return r->fix;
@@ -305,4 +362,11 @@ advice(stage_t stage, int err, const char *message)
     }
 
     return NULL;
+}
+
+
+bool
+advice_is_profile(const char *fix)
+{
+    return strcmp(fix, FIX_APPARMOR) == 0;
 }

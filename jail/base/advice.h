@@ -1,10 +1,12 @@
 /*
- * What mends a failure: one table for `jail run` and for `jail doctor`, so
- * that both say the same.
+ * What to do about a failure: one table for `jail run` and for `jail doctor`,
+ * so that both say the same.
  */
 
 #ifndef JAIL_ADVICE_H
 #define JAIL_ADVICE_H
+
+#include <stdbool.h>
 
 #include "base/fault.h"
 
@@ -13,10 +15,13 @@
 
 
 /*
- * The sentence for a stage, an errno and what the message speaks of; NULL
- * when there is none.  Looks at the host to tell causes with one errno apart.
+ * The sentence for a stage, an errno and a cause, a constant; NULL when there
+ * is none.  Looks at the host to tell reasons with the same errno apart.
  */
-const char *advice(stage_t stage, int err, const char *message);
+const char *advice(stage_t stage, int err, cause_t cause);
+
+/* It is to install the profile ADVICE_PROFILE; may be a copy. */
+bool advice_is_profile(const char *fix);
 
 
 #endif /* JAIL_ADVICE_H */

@@ -1,6 +1,6 @@
 /*
- * Names of stages, and the one fault that is kept.  What mends it is looked
- * up when it is set (advice.c).
+ * Names of stages, and the one fault that is kept.  What to do about it is
+ * looked up when it is set (advice.c).
  */
 
 #include <stdarg.h>
@@ -49,6 +49,10 @@ static const char *const  stage_names[STAGE_COUNT] = {
 };
 
 
+static int fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
+    const char *fmt, va_list args) __attribute__((format(printf, 5, 0)));
+
+
 const char *
 stage_name(stage_t stage)
 {
@@ -59,8 +63,35 @@ stage_name(stage_t stage)
 int
 fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
 {
+    va_list  args;
+
+    va_start(args, fmt);
+    (void) fault_record(fault, stage, err, CAUSE_NONE, fmt, args);
+    va_end(args);
+
+    return -1;
+}
+
+
+int
+fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
+    const char *fmt, ...)
+{
+    va_list  args;
+
+    va_start(args, fmt);
+    (void) fault_record(fault, stage, err, cause, fmt, args);
+    va_end(args);
+
+    return -1;
+}
+
+
+static int
+fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
+    const char *fmt, va_list args)
+{
     size_t       n;
-    va_list      args;
     const char  *fix;
 
     if (fault->stage != STAGE_NONE) {
@@ -69,11 +100,10 @@ fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
 
     fault->stage = stage;
     fault->err = err;
+    fault->cause = cause;
     fault->fix[0] = '\0';
 
-    va_start(args, fmt);
     (void) vsnprintf(fault->message, sizeof(fault->message), fmt, args);
-    va_end(args);
 
     if (err != 0) {
         n = strlen(fault->message);
@@ -82,7 +112,7 @@ fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
                                                      : "unknown error");
     }
 
-    fix = advice(stage, err, fault->message);
+    fix = advice(stage, err, cause);
 
     if (fix) {
         (void) snprintf(fault->fix, sizeof(fault->fix), "%s", fix);

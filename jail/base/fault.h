@@ -1,8 +1,13 @@
 /*
  * The error contract.  A fallible call returns -1 and fills one fault: the
- * stage that failed, errno if the kernel said why, one sentence, and what
- * mends it.  The first fault is kept: what comes after it is a consequence.
- * It is printed once, at the edge.
+ * stage that failed, errno if the kernel said why, the cause if the call
+ * knows more than that, one sentence, and what to do about it.  The first
+ * fault is kept: what comes after it is a consequence.  It is printed once,
+ * at the edge.
+ *
+ * The sentence is for people only.  What to do is found by stage, errno and
+ * cause (advice.h), and code that has to tell one fault from another compares
+ * the cause, so that a message may be worded anew at any time.
  */
 
 #ifndef JAIL_FAULT_H
@@ -54,11 +59,57 @@ typedef enum {
 } stage_t;
 
 
+/*
+ * Why a step failed, where its stage and errno do not say it: set by the call
+ * that knows.  A cause that is added needs a row in advice.c.
+ */
+typedef enum {
+    CAUSE_NONE = 0,             /* stage and errno are all that is known */
+
+    /* the caller's files and directories */
+    CAUSE_NOT_A_FILE,
+    CAUSE_FILES_SIZE,
+    CAUSE_OUT_NOT_EMPTY,
+    CAUSE_WORKSPACE_HOME,
+    CAUSE_WORKSPACE_OWNER,
+    CAUSE_WORKSPACE_SIZE,
+    CAUSE_WORKSPACE_BUSY,
+
+    /* the broker, and the policy that it gave */
+    CAUSE_BROKER_CLOSED,
+    CAUSE_BROKER_GONE,
+    CAUSE_BROKER_VERSION,
+    CAUSE_BROKER_BUSY,
+    CAUSE_POLICY_UNKNOWN,
+    CAUSE_POLICY_NOT_ALLOWED,
+    CAUSE_POLICY_GONE,
+    CAUSE_POLICY_ISOLATION,
+    CAUSE_READABLE_MISSING,
+    CAUSE_READABLE_REFUSED,
+
+    /* cgroups */
+    CAUSE_CGROUP_NOT_MOUNTED,
+    CAUSE_CGROUP_HIDDEN,
+    CAUSE_CGROUP_SWAP,
+    CAUSE_CONTROLLER_CPU,       /* this one; with v1 each may fail alone */
+    CAUSE_CONTROLLER_CPUACCT,
+    CAUSE_CONTROLLER_MEMORY,
+    CAUSE_CONTROLLER_PIDS,
+
+    /* the box */
+    CAUSE_ROOT_WITHOUT_IDS,
+    CAUSE_GUARD,
+    CAUSE_PROC_MOUNT,
+    CAUSE_COUNT
+} cause_t;
+
+
 typedef struct {
     stage_t  stage;             /* STAGE_NONE: nothing failed */
     int      err;               /* errno, or 0 */
+    cause_t  cause;
     char     message[512];      /* one sentence, printable ASCII or UTF-8 */
-    char     fix[512];          /* what mends it; may be empty */
+    char     fix[512];          /* what to do about it; may be empty */
 } fault_t;
 
 
@@ -67,12 +118,16 @@ const char *stage_name(stage_t stage);
 /*
  * Records a fault unless one is recorded already; always returns -1.  With
  * err != 0 the system's words for it are appended to the message.  The fix
- * is looked up by stage, errno and what the host tells (advice.h).
+ * is looked up by stage, errno, cause and what the host shows (advice.h).
  */
 int fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Replaces the fix that was looked up. */
+/* The same, by a call that knows the cause. */
+int fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
+    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Replaces the fix that was looked up: for one with values in it. */
 void fault_fix(fault_t *fault, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

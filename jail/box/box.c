@@ -143,12 +143,10 @@ box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault)
         return 0;
     }
 
-    (void) fault_set(fault, STAGE_IDMAP, 0,
-                     "this root has no id for a box: its user namespace maps "
-                     "host root but not the ids from %u", BOX_OUTER_BASE);
-    fault_fix(fault, "run the launcher as an ordinary user");
-
-    return -1;
+    return fault_set_cause(fault, STAGE_IDMAP, 0, CAUSE_ROOT_WITHOUT_IDS,
+                           "this root has no id for a box: its user namespace "
+                           "maps host root but not the ids from %u",
+                           BOX_OUTER_BASE);
 }
 
 

@@ -116,7 +116,7 @@ typedef struct {
 
 
 typedef enum {
-    REPORT_FAULT = 1,                   /* a step failed: stage, err, detail */
+    REPORT_FAULT = 1,                   /* a step failed: all below is set */
     REPORT_DOORS,                       /* with the doors' sockets */
     REPORT_EXEC                         /* what follows is execve; with the
                                            writable mounts */
@@ -127,6 +127,7 @@ typedef struct {
     uint32_t  kind;
     uint32_t  stage;
     int32_t   err;
+    uint32_t  cause;
     char      detail[BOX_DETAIL_MAX];   /* what it was about; may be empty */
 } report_t;
 

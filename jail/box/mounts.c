@@ -218,6 +218,8 @@ mounts_pivot(setup_t *s)
 static int
 mounts_do(setup_t *s, const mount_op_t *op)
 {
+    int  rc;
+
     switch (op->kind) {
 
     case M_DIR:
@@ -246,8 +248,10 @@ mounts_do(setup_t *s, const mount_op_t *op)
                            01777, MS_NOSUID|MS_NODEV|MS_NOEXEC);
 
     case M_PROC:
-        return sys_mount("proc", op->path, "proc",
-                         MS_NOSUID|MS_NODEV|MS_NOEXEC, op->arg);
+        rc = sys_mount("proc", op->path, "proc",
+                       MS_NOSUID|MS_NODEV|MS_NOEXEC, op->arg);
+        s->cause = rc == 0 ? CAUSE_NONE : CAUSE_PROC_MOUNT;
+        return rc;
 
     case M_PTS:
         return sys_mount("devpts", op->path, "devpts", MS_NOSUID|MS_NOEXEC,

@@ -522,7 +522,10 @@ setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
     ssize_t   n;
     report_t  report;
 
-    report = (report_t) { .kind = kind, .stage = stage, .err = err };
+    report = (report_t) {
+        .kind = kind, .stage = stage, .err = err, .cause = s->cause
+    };
+
     (void) memcpy(report.detail, s->detail, sizeof(report.detail));
 
     n = fd_pass_send(s->spec->sync, &report, sizeof(report), fds, nfds, 0);

@@ -26,6 +26,7 @@ typedef struct {
     unsigned           nattach;
     int                disks[BOX_DISKS_MAX];
     unsigned           ndisks;
+    cause_t            cause;           /* of a failed step, if it knows */
     char               detail[BOX_DETAIL_MAX];
 } setup_t;
 

@@ -226,11 +226,17 @@ broker_events(broker_t *b, int64_t now, fault_t *fault)
     }
 
     if (broker_deadline(b) != INT64_MAX && now >= b->deadline) {
-        (void) fault_set(fault, STAGE_BROKER, ETIMEDOUT,
-                         b->state == BROKER_OPEN
-                         ? "the broker did not take the doors"
-                         : "the broker was gone for %d s",
-                         BROKER_RESUME_WAIT / 1000);
+        if (b->state == BROKER_OPEN) {
+            (void) fault_set(fault, STAGE_BROKER, ETIMEDOUT,
+                             "the broker did not take the doors");
+
+        } else {
+            (void) fault_set_cause(fault, STAGE_BROKER, ETIMEDOUT,
+                                   CAUSE_BROKER_GONE,
+                                   "the broker was gone for %d s",
+                                   BROKER_RESUME_WAIT / 1000);
+        }
+
         return broker_lost(b);
     }
 

@@ -21,20 +21,17 @@
 
 typedef struct {
     const char  *error;
-    const char  *fix;
+    cause_t      cause;
 } control_error_t;
 
 
 static const control_error_t  control_errors[] = {
-    { "version", "use a launcher and a broker of the same release" },
-    { "policy_unknown", "add \"agent_policy\" of this name to the broker's "
-      "configuration and reload it, or name another with --policy" },
-    { "not_allowed", "add \"launchers user:NAME;\" to the policy and reload "
-      "the broker, or name another policy with --policy" },
-    { "busy", "wait for tasks to end, or raise \"agent_zone\" or "
-      "\"worker_connections\" in the broker's configuration" },
-    { "policy_gone", "the policy was removed by a reload: name another" },
-    { NULL, NULL }
+    { "version", CAUSE_BROKER_VERSION },
+    { "policy_unknown", CAUSE_POLICY_UNKNOWN },
+    { "not_allowed", CAUSE_POLICY_NOT_ALLOWED },
+    { "busy", CAUSE_BROKER_BUSY },
+    { "policy_gone", CAUSE_POLICY_GONE },
+    { NULL, CAUSE_NONE }
 };
 
 
@@ -245,12 +242,10 @@ control_answer(control_t *c, int64_t deadline, fault_t *fault)
             continue;
 
         case CONTROL_CLOSED:
-            (void) fault_set(fault, STAGE_BROKER, ECONNRESET,
-                             "the broker closed the connection instead of "
-                             "answering");
-            fault_fix(fault, "look into the broker's error log: when its "
-                      "\"worker_connections are not enough\", raise them, "
-                      "or start fewer tasks at once");
+            (void) fault_set_cause(fault, STAGE_BROKER, ECONNRESET,
+                                   CAUSE_BROKER_CLOSED,
+                                   "the broker closed the connection instead "
+                                   "of answering");
             return NULL;
 
         case CONTROL_GARBAGE:
@@ -289,16 +284,14 @@ control_refused(json_t *answer, fault_t *fault)
         text = "no message";
     }
 
-    (void) fault_set(fault, STAGE_BROKER, 0, "the broker refused (%s): %s",
-                     error, text);
-
     for (e = control_errors; e->error; e++) {
         if (strcmp(e->error, error) == 0) {
-            fault_fix(fault, "%s", e->fix);
+            break;
         }
     }
 
-    return -1;
+    return fault_set_cause(fault, STAGE_BROKER, 0, e->cause,
+                           "the broker refused (%s): %s", error, text);
 }
 
 

@@ -136,11 +136,11 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
     }
 
     if (strcmp(isolation, "namespaces") != 0) {
-        (void) fault_set(fault, STAGE_POLICY, 0,
-                         "the policy asks for isolation \"%.40s\", which this "
-                         "launcher does not build", isolation);
-        fault_fix(fault, "set \"isolation namespaces;\" in the policy");
-        return -1;
+        return fault_set_cause(fault, STAGE_POLICY, 0,
+                               CAUSE_POLICY_ISOLATION,
+                               "the policy asks for isolation \"%.40s\", "
+                               "which this launcher does not build",
+                               isolation);
     }
 
     list = json_object_get(box, "writable");

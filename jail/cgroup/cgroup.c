@@ -31,8 +31,8 @@ cgroup_probe(fault_t *fault)
         }
     }
 
-    (void) fault_set(fault, STAGE_CGROUP, ENODEV, "no cgroups are mounted");
-    fault_fix(fault, "as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+    (void) fault_set_cause(fault, STAGE_CGROUP, ENODEV,
+                           CAUSE_CGROUP_NOT_MOUNTED, "no cgroups are mounted");
 
     return NULL;
 }

@@ -35,7 +35,7 @@ static int cgroup_file_get(int fd, char *text, size_t cap);
 
 int
 cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
-    fault_t *fault)
+    cause_t cause, fault_t *fault)
 {
     int       i, lock;
     uint32_t  slot;
@@ -57,9 +57,9 @@ cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
                 continue;
             }
 
-            return fault_set(fault, STAGE_CGROUP, errno,
-                             "a group for the box could not be made below %s",
-                             where);
+            return fault_set_cause(fault, STAGE_CGROUP, errno, cause,
+                                   "a group for the box could not be made "
+                                   "below %s", where);
         }
 
         /*

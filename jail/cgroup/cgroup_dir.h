@@ -30,10 +30,11 @@ typedef struct {
 
 /*
  * Claims a slot: makes the directory PREFIX<slot> below cg->parents[0],
- * locks it, sets cg->name, cg->slot and cg->lock.  `where` is for the fault.
+ * locks it, sets cg->name, cg->slot and cg->lock.  `where` and
+ * `cause` are for the fault.
  */
 int cgroup_dir_claim(cgroup_t *cg, const char *prefix, const char *where,
-    fault_t *fault);
+    cause_t cause, fault_t *fault);
 
 /*
  * Calls `gone` under its lock for each slot's directory below parent whose

@@ -218,12 +218,9 @@ place_own(char *mount, char *own, size_t cap, fault_t *fault)
         return 0;
     }
 
-    (void) fault_set(fault, STAGE_CGROUP, EXDEV,
-                     "no mount shows this process's group %.300s", group);
-    fault_fix(fault, "mount the hierarchy in this cgroup namespace: mount -t "
-              "cgroup2 cgroup2 /sys/fs/cgroup");
-
-    return -1;
+    return fault_set_cause(fault, STAGE_CGROUP, EXDEV, CAUSE_CGROUP_HIDDEN,
+                           "no mount shows this process's group %.300s",
+                           group);
 }
 
 

@@ -66,6 +66,13 @@ static const char *const  v1_controllers[V1_COUNT] = {
     [V1_CPUACCT] = "cpuacct",
 };
 
+static const cause_t  v1_causes[V1_COUNT] = {
+    [V1_PIDS] = CAUSE_CONTROLLER_PIDS,
+    [V1_MEMORY] = CAUSE_CONTROLLER_MEMORY,
+    [V1_CPU] = CAUSE_CONTROLLER_CPU,
+    [V1_CPUACCT] = CAUSE_CONTROLLER_CPUACCT,
+};
+
 
 /*
  * memsw can only be set once the limit it may not be below is set.
@@ -171,7 +178,7 @@ v1_claim(cgroup_t *cg, fault_t *fault)
     (void) snprintf(where, sizeof(where), V1_TREE "/%u of controller pids",
                     (unsigned) geteuid());
 
-    return cgroup_dir_claim(cg, "", where, fault);
+    return cgroup_dir_claim(cg, "", where, CAUSE_CONTROLLER_PIDS, fault);
 }
 
 
@@ -189,26 +196,28 @@ v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
             && mkdirat(cg->parents[i], cg->name, 0755) != 0
             && !(errno == EEXIST && i == V1_CPUACCT))
         {
-            return fault_set(fault, STAGE_CGROUP, errno,
-                             "the box's group %s of controller %s could not "
-                             "be made", cg->name, v1_controllers[i]);
+            return fault_set_cause(fault, STAGE_CGROUP, errno, v1_causes[i],
+                                   "the box's group %s of controller %s "
+                                   "could not be made", cg->name,
+                                   v1_controllers[i]);
         }
 
         cg->dirs[i] = openat(cg->parents[i], cg->name,
                              O_PATH|O_DIRECTORY|O_CLOEXEC);
 
         if (cg->dirs[i] == -1) {
-            return fault_set(fault, STAGE_CGROUP, errno,
-                             "the box's group %s of controller %s could not "
-                             "be opened", cg->name, v1_controllers[i]);
+            return fault_set_cause(fault, STAGE_CGROUP, errno, v1_causes[i],
+                                   "the box's group %s of controller %s "
+                                   "could not be opened", cg->name,
+                                   v1_controllers[i]);
         }
 
         cg->attach[i] = openat(cg->dirs[i], "tasks", O_WRONLY|O_CLOEXEC);
 
         if (cg->attach[i] == -1) {
-            return fault_set(fault, STAGE_CGROUP, errno,
-                             "tasks of controller %s could not be opened",
-                             v1_controllers[i]);
+            return fault_set_cause(fault, STAGE_CGROUP, errno, v1_causes[i],
+                                   "tasks of controller %s could not be "
+                                   "opened", v1_controllers[i]);
         }
     }
 
@@ -490,15 +499,15 @@ v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make, fault_t *fault)
         cgroup_close(parents, (unsigned) i);
 
         if (err == ENOENT) {
-            return fault_set(fault, STAGE_CGROUP, err,
-                             "controller %s has no directory " V1_TREE "/%u "
-                             "for this user", v1_controllers[i],
-                             (unsigned) uid);
+            return fault_set_cause(fault, STAGE_CGROUP, err, v1_causes[i],
+                                   "controller %s has no directory "
+                                   V1_TREE "/%u for this user",
+                                   v1_controllers[i], (unsigned) uid);
         }
 
-        (void) fault_set(fault, STAGE_CGROUP, err,
-                         "controller %s of cgroup v1 cannot be used",
-                         v1_controllers[i]);
+        (void) fault_set_cause(fault, STAGE_CGROUP, err, v1_causes[i],
+                               "controller %s of cgroup v1 cannot be used",
+                               v1_controllers[i]);
 
         if (err == ENODEV) {
             fault_fix(fault, "mount -t cgroup -o %s %s /sys/fs/cgroup/%s",

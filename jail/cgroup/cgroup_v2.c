@@ -106,7 +106,7 @@ v2_claim(cgroup_t *cg, fault_t *fault)
     cg->parents[0] = cgroup_place_open(where, sizeof(where), fault);
 
     if (cg->parents[0] == -1
-        || cgroup_dir_claim(cg, V2_BOX, where, fault) != 0)
+        || cgroup_dir_claim(cg, V2_BOX, where, CAUSE_NONE, fault) != 0)
     {
         return -1;
     }
@@ -170,11 +170,9 @@ v2_set(int dir, const v2_limit_t *l, uint64_t limit, fault_t *fault)
                 return 0;
             }
 
-            (void) fault_set(fault, STAGE_CGROUP, ENOENT,
-                             "this host has swap and does not limit it");
-            fault_fix(fault, "boot with swapaccount=1, or as root: swapoff "
-                      "-a");
-            return -1;
+            return fault_set_cause(fault, STAGE_CGROUP, ENOENT,
+                                   CAUSE_CGROUP_SWAP,
+                                   "this host has swap and does not limit it");
         }
 
         return fault_set(fault, STAGE_CGROUP, errno,

@@ -273,12 +273,14 @@ doctor_layer(doctor_t *d, size_t i, layer_result_t *results)
             && results[j].state != LAYER_OK)
         {
             r->state = LAYER_SKIPPED;
+            r->needs = l->needs;
             (void) snprintf(r->detail, sizeof(r->detail), "needs %s",
                             l->needs);
 
             if (l->known && l->known()) {
                 r->state = LAYER_MISSING;
                 r->err = EPERM;
+                r->cause = CAUSE_PROC_MOUNT;
                 (void) snprintf(r->detail, sizeof(r->detail), "it was not "
                                 "tried, and would fail: /proc is masked");
                 doctor_advise(r);
@@ -318,7 +320,7 @@ doctor_advise(layer_result_t *r)
     const char  *fix;
 
     if (r->fix[0] == '\0') {
-        fix = advice(r->stage, r->err, r->detail);
+        fix = advice(r->stage, r->err, r->cause);
         (void) snprintf(r->fix, sizeof(r->fix), "%s", fix ? fix : "");
     }
 }
@@ -385,9 +387,7 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
 
         /* they would say nothing that their foundation does not */
 
-        if (r->state == LAYER_SKIPPED
-            && strncmp(r->detail, "needs ", 6) == 0)
-        {
+        if (r->state == LAYER_SKIPPED && r->needs) {
             skipped++;
             continue;
         }
@@ -444,7 +444,7 @@ doctor_print(const doctor_t *d, const layer_result_t *results, bool ok)
     }
 
     for (i = 0; i < LAYERS; i++) {
-        if (strstr(results[i].fix, ADVICE_PROFILE)) {
+        if (advice_is_profile(results[i].fix)) {
             doctor_print_profile();
             break;
         }

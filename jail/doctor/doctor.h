@@ -51,8 +51,10 @@ typedef struct {
     layer_state_t  state;
     stage_t        stage;
     int            err;
+    cause_t        cause;
+    const char    *needs;       /* skipped: this foundation is missing */
     char           detail[512];
-    char           fix[640];    /* empty: looked up by stage and errno */
+    char           fix[640];    /* empty: looked up by what is above */
 } layer_result_t;
 
 
@@ -74,6 +76,9 @@ int doctor(int argc, char **argv, const char *version);
 /* -1: missing, with the detail and the error. */
 int doctor_missing(layer_result_t *r, int err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same, with all that a call of the launcher's said. */
+int doctor_fault(layer_result_t *r, const fault_t *fault);
 
 /* doctor_probe.c: what is tried in throwaway children */
 int probe_user(doctor_t *d, layer_result_t *r);

@@ -193,3 +193,14 @@ doctor_missing(layer_result_t *r, int err, const char *fmt, ...)
 
     return -1;
 }
+
+
+int
+doctor_fault(layer_result_t *r, const fault_t *fault)
+{
+    r->stage = fault->stage;
+    r->cause = fault->cause;
+    (void) snprintf(r->fix, sizeof(r->fix), "%s", fault->fix);
+
+    return doctor_missing(r, fault->err, "%.400s", fault->message);
+}

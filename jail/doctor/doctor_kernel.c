@@ -4,7 +4,6 @@
  * with a task that crashes.
  */
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libcgroup.h>
@@ -31,7 +30,8 @@
 
 
 static void probe_found(layer_result_t *r, const char *controller);
-static int probe_controller(layer_result_t *r, const char *controller);
+static int probe_controller(layer_result_t *r, const char *controller,
+    cause_t cause);
 
 
 /* What the group of the throwaway box said, for the controllers' rows. */
@@ -357,11 +357,7 @@ probe_cgroup(doctor_t *d, layer_result_t *r)
         return 0;
     }
 
-    r->stage = cgroup_fault.stage;
-    (void) snprintf(r->fix, sizeof(r->fix), "%s", cgroup_fault.fix);
-
-    return doctor_missing(r, cgroup_fault.err, "%.400s",
-                          cgroup_fault.message);
+    return doctor_fault(r, &cgroup_fault);
 }
 
 
@@ -370,7 +366,7 @@ probe_cpu(doctor_t *d, layer_result_t *r)
 {
     (void) d;
 
-    return probe_controller(r, "cpu");
+    return probe_controller(r, "cpu", CAUSE_CONTROLLER_CPU);
 }
 
 
@@ -379,7 +375,7 @@ probe_memory(doctor_t *d, layer_result_t *r)
 {
     (void) d;
 
-    return probe_controller(r, "memory");
+    return probe_controller(r, "memory", CAUSE_CONTROLLER_MEMORY);
 }
 
 
@@ -388,41 +384,34 @@ probe_pids(doctor_t *d, layer_result_t *r)
 {
     (void) d;
 
-    return probe_controller(r, "pids");
+    return probe_controller(r, "pids", CAUSE_CONTROLLER_PIDS);
 }
 
 
 /* When the group could be made, all of them did; else the fault names one. */
 
 static int
-probe_controller(layer_result_t *r, const char *controller)
+probe_controller(layer_result_t *r, const char *controller, cause_t cause)
 {
-    char         word[32];
-    size_t       n;
-    const char  *p;
-
     probe_found(r, controller);
 
     if (cgroup_made) {
         return 0;
     }
 
-    /* "cpu" is not meant by "cpuacct" */
-
-    n = (size_t) snprintf(word, sizeof(word), "controller %s", controller);
-    p = strstr(cgroup_fault.message, word);
-
-    if (r->detail[0] && (p == NULL || isalnum((unsigned char) p[n]))) {
+    if (r->detail[0] && cgroup_fault.cause != cause) {
         r->state = LAYER_SKIPPED;
         return 0;
     }
 
-    r->stage = cgroup_fault.stage;
-    (void) snprintf(r->fix, sizeof(r->fix), "%s", cgroup_fault.fix);
+    if (r->detail[0]) {
+        return doctor_fault(r, &cgroup_fault);
+    }
 
-    return doctor_missing(r, cgroup_fault.err, "%.400s",
-                          r->detail[0] ? cgroup_fault.message
-                          : "the controller is mounted nowhere");
+    (void) doctor_fault(r, &cgroup_fault);
+
+    return doctor_missing(r, cgroup_fault.err,
+                          "the controller is mounted nowhere");
 }
 
 
@@ -474,7 +463,7 @@ probe_broker(doctor_t *d, layer_result_t *r)
 
     /* one that knows no such policy has answered all the same */
 
-    if (d->policy == NULL && strstr(fault.message, "(policy_unknown)")) {
+    if (d->policy == NULL && fault.cause == CAUSE_POLICY_UNKNOWN) {
         (void) snprintf(r->detail, sizeof(r->detail), "it answers at %.200s, "
                         "and has no policy \"" OPTIONS_POLICY "\"",
                         d->control);
@@ -485,10 +474,7 @@ probe_broker(doctor_t *d, layer_result_t *r)
         return 0;
     }
 
-    r->stage = fault.stage;
-    (void) snprintf(r->fix, sizeof(r->fix), "%s", fault.fix);
-
-    return doctor_missing(r, fault.err, "%.400s", fault.message);
+    return doctor_fault(r, &fault);
 }
 
 

@@ -63,13 +63,8 @@ probe_user(doctor_t *d, layer_result_t *r)
     (void) waitpid(pid, NULL, __WALL);
     fault = (fault_t) { 0 };
 
-    if (box_identity(&d->spec, CGROUP_SLOTS - 1, &fault) != 0) {
-        r->stage = fault.stage;
-        (void) snprintf(r->fix, sizeof(r->fix), "%s", fault.fix);
-        return doctor_missing(r, fault.err, "%.300s", fault.message);
-    }
-
-    return 0;
+    return box_identity(&d->spec, CGROUP_SLOTS - 1, &fault) == 0
+           ? 0 : doctor_fault(r, &fault);
 }
 
 
@@ -523,6 +518,8 @@ body_proc(char *detail, size_t cap)
 int
 probe_proc(doctor_t *d, layer_result_t *r)
 {
+    r->cause = CAUSE_PROC_MOUNT;
+
     return probe_child(d, r, CLONE_NEWUSER|CLONE_NEWNS|CLONE_NEWPID,
                        body_proc);
 }

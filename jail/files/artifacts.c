@@ -108,10 +108,9 @@ collect_prepare(collect_t *c, const char *path, fault_t *fault)
     names_free(names, n);
 
     if (n > 0) {
-        (void) fault_set(fault, STAGE_OUT, ENOTEMPTY,
-                         "%.200s is to be new or empty", path);
-        fault_fix(fault, "name a directory in --out that is not there");
-        return -1;
+        return fault_set_cause(fault, STAGE_OUT, ENOTEMPTY,
+                               CAUSE_OUT_NOT_EMPTY,
+                               "%.200s is to be new or empty", path);
     }
 
     if (st.st_uid != geteuid()) {

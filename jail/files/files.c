@@ -114,8 +114,8 @@ files_open(const char *path, stage_t stage, fault_t *fault)
 
     (void) close(fd);
 
-    return fault_set(fault, stage, 0, "\"%.200s\" is not a regular file",
-                     path);
+    return fault_set_cause(fault, stage, 0, CAUSE_NOT_A_FILE,
+                           "\"%.200s\" is not a regular file", path);
 }
 
 

@@ -56,12 +56,10 @@ readable_judge(const char *path, fault_t *fault)
     const readable_refusal_t  *r;
 
     if (realpath(path, real) == NULL) {
-        (void) fault_set(fault, STAGE_POLICY, errno,
-                         "%.200s, which the policy makes readable, cannot be "
-                         "looked at", path);
-        fault_fix(fault, "take it out of \"readable\" in the policy, or make "
-                  "it on this host");
-        return -1;
+        return fault_set_cause(fault, STAGE_POLICY, errno,
+                               CAUSE_READABLE_MISSING,
+                               "%.200s, which the policy makes readable, "
+                               "cannot be looked at", path);
     }
 
     for (r = readable_refusals; r->path; r++) {
@@ -241,13 +239,10 @@ static int
 readable_refuse(const char *path, const char *real, const char *why,
     fault_t *fault)
 {
-    (void) fault_set(fault, STAGE_POLICY, 0,
-                     "%.160s, which the policy makes readable, %s%.160s%s%s",
-                     path, strcmp(path, real) == 0 ? "" : "leads to ",
-                     strcmp(path, real) == 0 ? "" : real,
-                     strcmp(path, real) == 0 ? "" : ", which ", why);
-    fault_fix(fault, "take it out of \"readable\" in the policy; a file can "
-              "be given with --in");
-
-    return -1;
+    return fault_set_cause(fault, STAGE_POLICY, 0, CAUSE_READABLE_REFUSED,
+                           "%.160s, which the policy makes readable, "
+                           "%s%.160s%s%s",
+                           path, strcmp(path, real) == 0 ? "" : "leads to ",
+                           strcmp(path, real) == 0 ? "" : real,
+                           strcmp(path, real) == 0 ? "" : ", which ", why);
 }

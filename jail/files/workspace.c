@@ -47,10 +47,10 @@ workspace_lock(workspace_t *w, const char *path, fault_t *fault)
     }
 
     if (readable_home(real, false)) {
-        (void) fault_set(fault, STAGE_WORKSPACE, 0,
-                         "the workspace %.200s is a home or holds one", path);
-        fault_fix(fault, "name the directory of one project");
-        return -1;
+        return fault_set_cause(fault, STAGE_WORKSPACE, 0,
+                               CAUSE_WORKSPACE_HOME,
+                               "the workspace %.200s is a home or holds one",
+                               path);
     }
 
     w->dir = open(real, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
@@ -63,11 +63,10 @@ workspace_lock(workspace_t *w, const char *path, fault_t *fault)
     /* else who owns it could have its files changed under another's name */
 
     if (st.st_uid != geteuid()) {
-        (void) fault_set(fault, STAGE_WORKSPACE, EPERM,
-                         "the workspace %.200s belongs to another user",
-                         path);
-        fault_fix(fault, "run the launcher as the owner of the directory");
-        return -1;
+        return fault_set_cause(fault, STAGE_WORKSPACE, EPERM,
+                               CAUSE_WORKSPACE_OWNER,
+                               "the workspace %.200s belongs to another user",
+                               path);
     }
 
     if (flock(w->dir, LOCK_EX|LOCK_NB) != 0) {
@@ -121,12 +120,11 @@ workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
                              name, why);
         }
 
-        (void) fault_set(fault, STAGE_WORKSPACE, 0,
-                         "the files of the workspace, \"%s\" among them, "
-                         "have more than %" PRIu64 " bytes", name, max);
-        fault_fix(fault, "raise \"writable /tmp/work\" and \"memory\" in the "
-                  "policy: the files may have half of the memory");
-        return -1;
+        return fault_set_cause(fault, STAGE_WORKSPACE, 0,
+                               CAUSE_WORKSPACE_SIZE,
+                               "the files of the workspace, \"%s\" among "
+                               "them, have more than %" PRIu64 " bytes", name,
+                               max);
     }
 
     if (fcntl(content, F_ADD_SEALS,
@@ -210,20 +208,17 @@ workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
     }
 
     if (holder > 0) {
-        (void) fault_set(fault, STAGE_WORKSPACE, 0,
-                         "the workspace %.200s is in use by process %d%s%s%s",
-                         w->path, holder, comm[0] ? " (" : "", comm,
-                         comm[0] ? ")" : "");
-
-    } else {
-        (void) fault_set(fault, STAGE_WORKSPACE, 0,
-                         "the workspace %.200s is in use by another process",
-                         w->path);
+        return fault_set_cause(fault, STAGE_WORKSPACE, 0,
+                               CAUSE_WORKSPACE_BUSY,
+                               "the workspace %.200s is in use by process "
+                               "%d%s%s%s", w->path, holder,
+                               comm[0] ? " (" : "", comm,
+                               comm[0] ? ")" : "");
     }
 
-    fault_fix(fault, "wait for its end, or give each task a copy of its own");
-
-    return -1;
+    return fault_set_cause(fault, STAGE_WORKSPACE, 0, CAUSE_WORKSPACE_BUSY,
+                           "the workspace %.200s is in use by another process",
+                           w->path);
 }
 
 

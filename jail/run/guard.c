@@ -64,8 +64,8 @@ guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
     int  err, cord[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, cord) != 0) {
-        return fault_set(fault, STAGE_TIE, errno,
-                         "the cord of the box's guard cannot be made");
+        return fault_set_cause(fault, STAGE_TIE, errno, CAUSE_GUARD,
+                               "the cord of the box's guard cannot be made");
     }
 
     g->pid = fork();
@@ -80,8 +80,8 @@ guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
     if (g->pid == -1) {
         g->pid = 0;
         (void) close(cord[0]);
-        return fault_set(fault, STAGE_TIE, err,
-                         "the box's guard cannot be made");
+        return fault_set_cause(fault, STAGE_TIE, err, CAUSE_GUARD,
+                               "the box's guard cannot be made");
     }
 
     g->cord = cord[0];
@@ -90,8 +90,8 @@ guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
     err = guard_heard(g->cord);
 
     if (err != 0) {
-        return fault_set(fault, STAGE_TIE, err,
-                         "the box's guard does not watch");
+        return fault_set_cause(fault, STAGE_TIE, err, CAUSE_GUARD,
+                               "the box's guard does not watch");
     }
 
     return 0;

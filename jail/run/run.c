@@ -354,12 +354,10 @@ run_limits(run_t *r)
     /* they are kept in the box's memory, and it needs some for itself */
 
     if (bytes > r->spec.memory / 2) {
-        (void) fault_set(&r->result.fault, STAGE_IN, 0,
-                         "the task's files have more bytes than half of its "
-                         "memory limit");
-        fault_fix(&r->result.fault, "give fewer or smaller files, or raise "
-                  "\"memory\" in the policy");
-        return -1;
+        return fault_set_cause(&r->result.fault, STAGE_IN, 0,
+                               CAUSE_FILES_SIZE,
+                               "the task's files have more bytes than half "
+                               "of its memory limit");
     }
 
     r->spec.limits = result_limits_text(&r->result);
@@ -519,11 +517,8 @@ run_box(run_t *r)
 
     /* what the child said of its end explains what we saw of it */
 
-    if (rc != 0) {
-        (void) fault_set(&r->result.fault, late.stage, late.err, "%s", "");
-        r->result.fault = r->result.fault.message[0] == ':'
-                          || r->result.fault.message[0] == '\0'
-                          ? late : r->result.fault;
+    if (r->result.fault.stage == STAGE_NONE) {
+        r->result.fault = late;
     }
 
     return r->result.fault.stage == STAGE_NONE ? 0 : -1;

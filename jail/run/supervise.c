@@ -303,10 +303,11 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
 
         stage = report->stage < STAGE_COUNT ? report->stage : STAGE_START;
 
-        (void) fault_set(fault, stage, report->err,
-                         report->detail[0] ? "%s" : "the step \"%s\" failed",
-                         report->detail[0] ? report->detail
-                                           : stage_name(stage));
+        (void) fault_set_cause(fault, stage, report->err, report->cause,
+                               report->detail[0] ? "%s"
+                                                 : "the step \"%s\" failed",
+                               report->detail[0] ? report->detail
+                                                 : stage_name(stage));
         supervise_kill(s, REASON_SETUP);
         break;
     }
