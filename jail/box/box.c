@@ -150,21 +150,6 @@ box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault)
 }
 
 
-bool
-box_has_tmp(const box_spec_t *spec)
-{
-    unsigned  i;
-
-    for (i = 0; i < spec->nwritable; i++) {
-        if (strcmp(spec->writable[i].path, "/tmp") == 0) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
-
 int
 box_start(box_t *box, box_spec_t *spec, fault_t *fault)
 {
@@ -479,7 +464,7 @@ box_go(box_t *box, fault_t *fault)
 /* By pidfd: a number may be another's by now. */
 
 void
-child_kill(int pidfd, pid_t pid)
+box_kill_child(int pidfd, pid_t pid)
 {
     /*
      * An old container's filter refuses the call; until it is waited for, the
@@ -498,7 +483,7 @@ void
 box_kill(box_t *box)
 {
     if (box->pidfd != -1) {
-        child_kill(box->pidfd, box->pid);
+        box_kill_child(box->pidfd, box->pid);
     }
 }
 

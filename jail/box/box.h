@@ -141,7 +141,7 @@ typedef struct {
 } box_end_t;
 
 
-/* The policy gives /tmp a size of its own, apart from BOX_WORK's. */
+/* spec.c: the policy gives /tmp a size of its own, apart from BOX_WORK's. */
 bool box_has_tmp(const box_spec_t *spec);
 
 
@@ -184,7 +184,7 @@ int box_go(box_t *box, fault_t *fault);
 void box_kill(box_t *box);
 
 /* Of the launcher's own children only, before they are waited for. */
-void child_kill(int pidfd, pid_t pid);
+void box_kill_child(int pidfd, pid_t pid);
 
 void box_close(box_t *box);
 

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "box/setup.h"
+#include "box/report.h"
 
 
 #define DOORS_BACKLOG  511
@@ -33,7 +33,7 @@ doors_loopback(setup_t *s)
     fd = socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, 0);
 
     if (fd == -1) {
-        return setup_detail(s, "socket");
+        return report_detail(s, "socket");
     }
 
     ifr = (struct ifreq) { 0 };
@@ -41,7 +41,7 @@ doors_loopback(setup_t *s)
     ifr.ifr_flags = IFF_UP|IFF_RUNNING;
 
     if (ioctl(fd, SIOCSIFFLAGS, &ifr) != 0) {
-        return setup_detail(s, "the loopback interface cannot be set up");
+        return report_detail(s, "the loopback interface cannot be set up");
     }
 
     return close(fd);
@@ -66,8 +66,8 @@ doors_open(setup_t *s)
         }
     }
 
-    if (setup_report(s, REPORT_DOORS, STAGE_DOORS, 0, fds, i) != 0) {
-        return setup_detail(s, "the sockets cannot be handed over");
+    if (report_send(s, REPORT_DOORS, STAGE_DOORS, 0, fds, i) != 0) {
+        return report_detail(s, "the sockets cannot be handed over");
     }
 
     while (i > 0) {
@@ -114,7 +114,7 @@ doors_socket(setup_t *s, const box_door_t *door)
     if (fd != -1
         && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
     {
-        return setup_detail(s, "no socket for both IPv4 and IPv6 can be made");
+        return report_detail(s, "no socket for both IPv4 and IPv6 can be made");
     }
 
     if (fd == -1 && errno == EAFNOSUPPORT) {
@@ -127,9 +127,9 @@ doors_socket(setup_t *s, const box_door_t *door)
         || bind(fd, sa, len) != 0
         || (!door->udp && listen(fd, DOORS_BACKLOG) != 0))
     {
-        return setup_detail(s, "port %u %s cannot be listened on",
-                            (unsigned) door->port,
-                            door->udp ? "udp" : "tcp");
+        return report_detail(s, "port %u %s cannot be listened on",
+                             (unsigned) door->port,
+                             door->udp ? "udp" : "tcp");
     }
 
     return fd;

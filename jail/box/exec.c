@@ -15,27 +15,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "box/setup.h"
+#include "box/report.h"
 
 
-#define SETUP_PATH_MAX  4096
+#define EXEC_PATH_MAX  4096
 
 
-static void setup_signals(void);
-static int setup_exec(setup_t *s);
-static int setup_is_program(const char *path);
+static void exec_signals(void);
+static int exec_program(setup_t *s);
+static int exec_is_program(const char *path);
 
 
 /* The main process: the caller's signals, session and streams are not its. */
 
 noreturn void
-setup_main(setup_t *s)
+exec_main(setup_t *s)
 {
     int            fd, null, err;
     sigset_t       set;
     struct rlimit  files;
 
-    setup_signals();
+    exec_signals();
 
     (void) sigemptyset(&set);
     (void) umask(022);
@@ -53,9 +53,9 @@ setup_main(setup_t *s)
         || dup2(s->spec->err, STDERR_FILENO) == -1
         || syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     {
-        (void) setup_detail(s, "the task's session and streams cannot be "
-                            "made");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        (void) report_detail(s, "the task's session and streams cannot be "
+                             "made");
+        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
 
@@ -65,11 +65,11 @@ setup_main(setup_t *s)
      * gone.
      */
 
-    if (setup_report(s, REPORT_EXEC, STAGE_EXEC, 0, s->disks, s->ndisks)
+    if (report_send(s, REPORT_EXEC, STAGE_EXEC, 0, s->disks, s->ndisks)
         != 0)
     {
-        (void) setup_detail(s, "the launcher cannot be told of the start");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        (void) report_detail(s, "the launcher cannot be told of the start");
+        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
 
@@ -82,14 +82,14 @@ setup_main(setup_t *s)
     files = (struct rlimit) { s->spec->open_files, s->spec->open_files };
 
     if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
-        (void) setup_detail(s, "the limit of open files cannot be set");
-        (void) setup_report(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        (void) report_detail(s, "the limit of open files cannot be set");
+        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
 
-    err = setup_exec(s);
+    err = exec_program(s);
 
-    (void) setup_report(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
+    (void) report_send(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
     _exit(127);
 }
 
@@ -102,7 +102,7 @@ setup_main(setup_t *s)
  */
 
 static void
-setup_signals(void)
+exec_signals(void)
 {
     int                sig;
     static const char  none[64];
@@ -116,19 +116,19 @@ setup_signals(void)
 /* As a shell does it, in the box: EACCES is told only if nothing ran. */
 
 static int
-setup_exec(setup_t *s)
+exec_program(setup_t *s)
 {
     int          err;
-    char         path[SETUP_PATH_MAX];
+    char         path[EXEC_PATH_MAX];
     size_t       n;
     const char  *name, *dir;
 
     name = s->spec->argv[0];
 
-    (void) setup_detail(s, "%s", name);
+    (void) report_detail(s, "%s", name);
 
     if (strchr(name, '/')) {
-        if (setup_is_program(name) == 0) {
+        if (exec_is_program(name) == 0) {
             (void) execve(name, s->spec->argv, s->spec->envp);
         }
 
@@ -167,7 +167,7 @@ setup_exec(setup_t *s)
  */
 
 static int
-setup_is_program(const char *path)
+exec_is_program(const char *path)
 {
     long             fd;
     struct open_how  how;

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "box/landlock.h"
-#include "box/setup.h"
+#include "box/report.h"
 
 
 /* newer than the headers of Debian 12 */
@@ -262,7 +262,7 @@ landlock_enter(setup_t *s)
     }
 
     if (landlock_restrict(rules, n, &what) != 0) {
-        return setup_detail(s, what ? "no Landlock rule can be made for %s"
+        return report_detail(s, what ? "no Landlock rule can be made for %s"
                                     : "the Landlock ruleset cannot be entered",
                             what);
     }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "box/mount_ops.h"
+#include "box/report.h"
 
 
 #define MOUNT_INODE_BYTES  4096         /* of a tmpfs, to one inode */
@@ -114,7 +115,7 @@ mount_host(setup_t *s, const char *path, bool optional)
 
     errno = EINVAL;
 
-    return setup_detail(s, "/%s is neither a file nor a directory", path);
+    return report_detail(s, "/%s is neither a file nor a directory", path);
 }
 
 
@@ -200,9 +201,9 @@ mount_there(setup_t *s, const char *path, mode_t type)
 
     errno = EEXIST;
 
-    return setup_detail(s, "/%s of the box is %s: the policy must name "
-                        "another place", path,
-                        S_ISLNK(st.st_mode) ? "a link" : "something else");
+    return report_detail(s, "/%s of the box is %s: the policy must name "
+                         "another place", path,
+                         S_ISLNK(st.st_mode) ? "a link" : "something else");
 }
 
 
@@ -245,8 +246,8 @@ mount_device(setup_t *s, const char *path, unsigned dev)
         || st.st_rdev != makedev(dev >> 8, dev & 255))
     {
         errno = ENODEV;
-        return setup_detail(s, "%s is not the device %u:%u", host,
-                            dev >> 8, dev & 255);
+        return report_detail(s, "%s is not the device %u:%u", host,
+                             dev >> 8, dev & 255);
     }
 
     return 0;

@@ -17,6 +17,7 @@
 
 #include "box/mount_ops.h"
 #include "box/mount_table.h"
+#include "box/report.h"
 
 
 #define MOUNTS_ROOT_BYTES   (8ull << 20)
@@ -64,7 +65,7 @@ mounts_private(setup_t *s)
     };
 
     if (sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &attr) != 0) {
-        return setup_detail(s, "the host's mounts cannot be restricted");
+        return report_detail(s, "the host's mounts cannot be restricted");
     }
 
     return 0;
@@ -99,7 +100,7 @@ mounts_root(setup_t *s)
                           MOVE_MOUNT_F_EMPTY_PATH) != 0
         || fchdir(s->root) != 0)
     {
-        return setup_detail(s, "a tmpfs for the root cannot be mounted");
+        return report_detail(s, "a tmpfs for the root cannot be mounted");
     }
 
     return 0;
@@ -119,20 +120,20 @@ mounts_build(setup_t *s)
     for (i = 0; i < sizeof(mount_plan) / sizeof(mount_plan[0]); i++) {
         if (mounts_do(s, &mount_plan[i]) != 0) {
             return s->detail[0] ? -1
-                   : setup_detail(s, "/%s of the box cannot be made",
-                                  mount_plan[i].path);
+                   : report_detail(s, "/%s of the box cannot be made",
+                                   mount_plan[i].path);
         }
     }
 
     if (unlinkat(s->root, MOUNT_MASK, 0) != 0) {
-        return setup_detail(s, MOUNT_MASK);
+        return report_detail(s, MOUNT_MASK);
     }
 
     n = mounts_policy(s->spec, paths);
 
     for (i = 0; i < n; i++) {
         if (mounts_path(s, &paths[i]) != 0) {
-            return s->detail[0] ? -1 : setup_detail(s, "%s", paths[i].path);
+            return s->detail[0] ? -1 : report_detail(s, "%s", paths[i].path);
         }
     }
 
@@ -153,18 +154,18 @@ mounts_files(setup_t *s)
                      O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
 
     if (s->work == -1) {
-        return setup_detail(s, BOX_WORK);
+        return report_detail(s, BOX_WORK);
     }
 
     if (mount_text(s, BOX_LIMITS + 1, s->spec->limits) != 0) {
-        return setup_detail(s, BOX_LIMITS);
+        return report_detail(s, BOX_LIMITS);
     }
 
     for (i = 0; i < s->spec->nfiles; i++) {
         file = &s->spec->files[i];
 
         if (mount_copy(s, file) != 0) {
-            return setup_detail(s, "/%s cannot be written", file->path);
+            return report_detail(s, "/%s cannot be written", file->path);
         }
 
         (void) close(file->fd);
@@ -176,7 +177,7 @@ mounts_files(setup_t *s)
         (void) snprintf(target, sizeof(target), "/%s", file->path);
 
         if (symlinkat(target, s->work, file->link) != 0) {
-            return setup_detail(s, BOX_WORK "/%s", file->link);
+            return report_detail(s, BOX_WORK "/%s", file->link);
         }
     }
 
@@ -197,15 +198,15 @@ mounts_pivot(setup_t *s)
         || sys_umount2(".", MNT_DETACH) != 0
         || chdir("/") != 0)
     {
-        return setup_detail(s, "the old root cannot be left");
+        return report_detail(s, "the old root cannot be left");
     }
 
     if (mount_attr(s->root, RDONLY, 0) != 0) {
-        return setup_detail(s, "the root cannot be made read-only");
+        return report_detail(s, "the root cannot be made read-only");
     }
 
     if (fchdir(s->work) != 0) {
-        return setup_detail(s, BOX_WORK);
+        return report_detail(s, BOX_WORK);
     }
 
     (void) close(s->root);

@@ -43,7 +43,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "box/setup.h"
+#include "box/report.h"
 
 
 #define ROUTES_ARRIVED  1               /* the table of what has arrived */
@@ -177,13 +177,13 @@ routes_local(setup_t *s)
     fd = socket(AF_NETLINK, SOCK_RAW|SOCK_CLOEXEC, NETLINK_ROUTE);
 
     if (fd == -1) {
-        return setup_detail(s, "a netlink socket cannot be made");
+        return report_detail(s, "a netlink socket cannot be made");
     }
 
     if (routes_add(fd, routes_first, ROUTES_FIRST, NLM_F_ACK) != 0
         || routes_answer(fd) != 0)
     {
-        return setup_detail(s, "the addresses cannot be made local");
+        return report_detail(s, "the addresses cannot be made local");
     }
 
     if (routes_answer(fd) == 0) {

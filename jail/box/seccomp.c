@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 
 #include "seccomp_filter.h"
-#include "box/setup.h"
+#include "box/report.h"
 
 
 int
@@ -22,7 +22,7 @@ seccomp_enter(setup_t *s)
     prog.filter = (struct sock_filter *) seccomp_filter;
 
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) != 0) {
-        return setup_detail(s, "the filter of system calls cannot be loaded");
+        return report_detail(s, "the filter of system calls cannot be loaded");
     }
 
     return 0;

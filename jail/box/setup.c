@@ -30,6 +30,7 @@
 
 #include "base/descriptors.h"
 #include "base/fd_pass.h"
+#include "box/report.h"
 #include "box/setup.h"
 
 
@@ -57,8 +58,6 @@ static int setup_identity(setup_t *s);
 static int setup_scheduling(setup_t *s);
 static int setup_privileges(setup_t *s);
 static int setup_ready(setup_t *s);
-
-static int setup_wait(setup_t *s, char message);
 
 
 static const setup_step_t  setup_steps[] = {
@@ -127,8 +126,8 @@ setup_run(const box_spec_t *spec)
     for (i = 0; i < sizeof(setup_steps) / sizeof(setup_steps[0]); i++) {
 
         if (setup_steps[i].run(&s) != 0) {
-            (void) setup_report(&s, REPORT_FAULT, setup_steps[i].stage, errno,
-                                NULL, 0);
+            (void) report_send(&s, REPORT_FAULT, setup_steps[i].stage, errno,
+                               NULL, 0);
             _exit(1);
         }
     }
@@ -153,12 +152,12 @@ setup_run(const box_spec_t *spec)
     }
 
     if (pid == 0) {
-        setup_main(&s);
+        exec_main(&s);
     }
 
     if (pid == -1) {
-        (void) setup_detail(&s, "the main process cannot be made");
-        (void) setup_report(&s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
+        (void) report_detail(&s, "the main process cannot be made");
+        (void) report_send(&s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
         _exit(1);
     }
 
@@ -192,7 +191,7 @@ setup_tie(setup_t *s)
     struct pollfd  fd;
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-        return setup_detail(s, "the death signal cannot be asked for");
+        return report_detail(s, "the death signal cannot be asked for");
     }
 
     fd = (struct pollfd) { .fd = s->spec->lifeline, .events = POLLRDHUP };
@@ -203,7 +202,7 @@ setup_tie(setup_t *s)
         return 0;
 
     case -1:
-        return setup_detail(s, "the launcher cannot be watched");
+        return report_detail(s, "the launcher cannot be watched");
     }
 
     _exit(1);
@@ -244,7 +243,7 @@ setup_descriptors(setup_t *s)
     }
 
     if (descriptors_close_but(keep, n) != 0) {
-        return setup_detail(s, "descriptors cannot be closed");
+        return report_detail(s, "descriptors cannot be closed");
     }
 
     explicit_bzero(spec->scrub, spec->scrub_len);
@@ -259,7 +258,7 @@ static int
 setup_net(setup_t *s)
 {
     if (unshare(CLONE_NEWNET) != 0) {
-        return setup_detail(s, "the net namespace cannot be made");
+        return report_detail(s, "the net namespace cannot be made");
     }
 
     return 0;
@@ -273,13 +272,13 @@ setup_cgroup(setup_t *s)
 
     if (s->nattach == 0 && !s->spec->is_born_in_group) {
         errno = EPROTO;
-        return setup_detail(s, "the box has no way into its cgroup");
+        return report_detail(s, "the box has no way into its cgroup");
     }
 
     for (i = 0; i < s->nattach; i++) {
 
         if (write(s->attach[i], "0", 1) != 1) {
-            return setup_detail(s, "the box cannot join its cgroup");
+            return report_detail(s, "the box cannot join its cgroup");
         }
 
         (void) close(s->attach[i]);
@@ -293,7 +292,7 @@ static int
 setup_cgroup_namespace(setup_t *s)
 {
     if (unshare(CLONE_NEWCGROUP) != 0) {
-        return setup_detail(s, "the cgroup namespace cannot be made");
+        return report_detail(s, "the cgroup namespace cannot be made");
     }
 
     return 0;
@@ -304,7 +303,7 @@ static int
 setup_hostname(setup_t *s)
 {
     if (sethostname("box", 3) != 0 || setdomainname("", 0) != 0) {
-        return setup_detail(s, "the host name cannot be set");
+        return report_detail(s, "the host name cannot be set");
     }
 
     return 0;
@@ -361,15 +360,15 @@ setup_identity(setup_t *s)
     uid_t  ruid, euid, suid;
     gid_t  rgid, egid, sgid;
 
-    if (setup_wait(s, SYNC_MAPPED) != 0) {
-        return setup_detail(s, "the launcher did not map the ids");
+    if (report_wait(s, SYNC_MAPPED) != 0) {
+        return report_detail(s, "the launcher did not map the ids");
     }
 
     if ((s->spec->is_root && setgroups(0, NULL) != 0)
         || setresgid(BOX_UID, BOX_UID, BOX_UID) != 0
         || setresuid(BOX_UID, BOX_UID, BOX_UID) != 0)
     {
-        return setup_detail(s, "the box's ids cannot be taken");
+        return report_detail(s, "the box's ids cannot be taken");
     }
 
     if (getresuid(&ruid, &euid, &suid) != 0
@@ -378,7 +377,7 @@ setup_identity(setup_t *s)
         || rgid != BOX_UID || egid != BOX_UID || sgid != BOX_UID)
     {
         errno = EPERM;
-        return setup_detail(s, "the box's ids were not taken");
+        return report_detail(s, "the box's ids were not taken");
     }
 
     /* a change of ids forgets the death signal */
@@ -401,7 +400,7 @@ setup_scheduling(setup_t *s)
         && sched_getscheduler(0) != SCHED_IDLE
         && sched_setscheduler(0, SCHED_OTHER, &param) != 0)
     {
-        return setup_detail(s, "the scheduling policy cannot be reset");
+        return report_detail(s, "the scheduling policy cannot be reset");
     }
 
     errno = 0;
@@ -409,7 +408,7 @@ setup_scheduling(setup_t *s)
     if (getpriority(PRIO_PROCESS, 0) < 0
         && setpriority(PRIO_PROCESS, 0, 0) != 0)
     {
-        return setup_detail(s, "the priority cannot be reset");
+        return report_detail(s, "the priority cannot be reset");
     }
 
     /* before everybody else at the disks, as root may be */
@@ -419,7 +418,7 @@ setup_scheduling(setup_t *s)
     if (prio != -1 && IOPRIO_PRIO_CLASS(prio) == IOPRIO_CLASS_RT
         && syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, 0) != 0)
     {
-        return setup_detail(s, "the priority at disks cannot be reset");
+        return report_detail(s, "the priority at disks cannot be reset");
     }
 
     return 0;
@@ -447,7 +446,7 @@ setup_privileges(setup_t *s)
     /* the end is the first that the kernel does not know */
 
     if (errno != EINVAL || cap == 0) {
-        return setup_detail(s, "capability %d cannot be dropped", cap);
+        return report_detail(s, "capability %d cannot be dropped", cap);
     }
 
     header = (struct __user_cap_header_struct) {
@@ -459,19 +458,19 @@ setup_privileges(setup_t *s)
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0
         || syscall(SYS_capset, &header, none) != 0)
     {
-        return setup_detail(s, "the capabilities cannot be dropped");
+        return report_detail(s, "the capabilities cannot be dropped");
     }
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
         || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
     {
-        return setup_detail(s, "no_new_privs cannot be set");
+        return report_detail(s, "no_new_privs cannot be set");
     }
 
     /* a caller without randomized addresses (setarch -R) is no reason */
 
     if (personality(PER_LINUX) == -1) {
-        return setup_detail(s, "the personality cannot be reset");
+        return report_detail(s, "the personality cannot be reset");
     }
 
     return 0;
@@ -481,74 +480,9 @@ setup_privileges(setup_t *s)
 static int
 setup_ready(setup_t *s)
 {
-    if (setup_wait(s, SYNC_GO) != 0) {
-        return setup_detail(s, "the launcher did not start the task");
+    if (report_wait(s, SYNC_GO) != 0) {
+        return report_detail(s, "the launcher did not start the task");
     }
 
     return 0;
-}
-
-
-/* One byte from the launcher; anything else is its end. */
-
-static int
-setup_wait(setup_t *s, char message)
-{
-    char      c;
-    ssize_t   n;
-    unsigned  nfds;
-
-    nfds = CGROUP_ATTACH_MAX;
-    n = fd_pass_receive(s->spec->sync, &c, 1, s->attach, &nfds, 0);
-
-    if (nfds > 0) {
-        s->nattach = nfds;
-    }
-
-    if (n == 1 && c == message) {
-        return 0;
-    }
-
-    errno = n == -1 ? errno : EPIPE;
-
-    return -1;
-}
-
-
-int
-setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
-    const int *fds, unsigned nfds)
-{
-    ssize_t   n;
-    report_t  report;
-
-    report = (report_t) {
-        .kind = kind, .stage = stage, .err = err, .cause = s->cause
-    };
-
-    (void) memcpy(report.detail, s->detail, sizeof(report.detail));
-
-    n = fd_pass_send(s->spec->sync, &report, sizeof(report), fds, nfds, 0);
-
-    return n == (ssize_t) sizeof(report) ? 0 : -1;
-}
-
-
-int
-setup_detail(setup_t *s, const char *fmt, ...)
-{
-    int      err;
-    va_list  args;
-
-    err = errno;
-
-    if (s->detail[0] == '\0') {
-        va_start(args, fmt);
-        (void) vsnprintf(s->detail, sizeof(s->detail), fmt, args);
-        va_end(args);
-    }
-
-    errno = err;
-
-    return -1;
 }

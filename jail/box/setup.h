@@ -34,14 +34,6 @@ typedef struct {
 /* The body of the box's first process. */
 noreturn void setup_run(const box_spec_t *spec);
 
-/* Remembers what a step is about; always returns -1. */
-int setup_detail(setup_t *s, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Sends one report, with descriptors. */
-int setup_report(setup_t *s, report_kind_t kind, stage_t stage, int err,
-    const int *fds, unsigned nfds);
-
 /* doors.c: the loopback interface, and the sockets made in this namespace */
 int doors_loopback(setup_t *s);
 int doors_open(setup_t *s);
@@ -67,8 +59,8 @@ int workspace_unpack(setup_t *s);
 int landlock_enter(setup_t *s);
 int seccomp_enter(setup_t *s);
 
-/* setup_main.c: the main process, until it is the task's program */
-noreturn void setup_main(setup_t *s);
+/* exec.c: the main process, until it is the task's program */
+noreturn void exec_main(setup_t *s);
 
 /* reaper.c: what pid 1 of the box does until its end */
 noreturn void reaper_run(int lifeline, int children, pid_t main_pid);

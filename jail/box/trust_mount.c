@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "box/mount_ops.h"
-#include "box/setup.h"
+#include "box/report.h"
 #include "env/trust.h"
 
 
@@ -71,7 +71,7 @@ trust_files(setup_t *s)
         || (trust->java && trust_write(s, TRUST_JAVA, trust->java,
                                        trust->java_len) != 0))
     {
-        return setup_detail(s, "/" TRUST_DIR);
+        return report_detail(s, "/" TRUST_DIR);
     }
 
     return trust_certs(s);
@@ -91,7 +91,7 @@ trust_names(setup_t *s)
 
     for (p = trust_bundles; *p; p++) {
         if (trust_over(s, TRUST_BUNDLE, *p) != 0) {
-            return setup_detail(s, "/%s", *p);
+            return report_detail(s, "/%s", *p);
         }
     }
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "box/setup.h"
+#include "box/report.h"
 #include "files/workspace.h"
 
 
@@ -35,14 +35,14 @@ workspace_unpack(setup_t *s)
                   O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
 
     if (work == -1) {
-        return setup_detail(s, BOX_WORK);
+        return report_detail(s, BOX_WORK);
     }
 
     for (i = 0; i < tree->n; i++) {
         if (tree->entries[i].refused == NULL
             && unpack_entry(work, tree->content, &tree->entries[i]) != 0)
         {
-            return setup_detail(s, BOX_WORK "/%.120s", tree->entries[i].path);
+            return report_detail(s, BOX_WORK "/%.120s", tree->entries[i].path);
         }
     }
 

@@ -12,30 +12,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cgroup/cgroup_delegate.h"
 #include "cgroup/cgroup_dir.h"
-#include "cgroup/cgroup_place.h"
 #include "cgroup/cgroup_text.h"
 
 
-#define GIVE_ROUNDS  100                /* of moving what forks meanwhile */
+#define DELEGATE_ROUNDS  100                /* of moving what forks meanwhile */
 
 
 /* all of them are needed, and switched on by one write */
 
-static const char *const  give_controllers[] = { "cpu", "memory", "pids" };
+static const char *const  delegate_controllers[] = { "cpu", "memory", "pids" };
 
-#define GIVE_CONTROLLERS  "+cpu +memory +pids"
-#define GIVE_COUNT        (sizeof(give_controllers)                          \
-                           / sizeof(give_controllers[0]))
+#define DELEGATE_CONTROLLERS  "+cpu +memory +pids"
+#define DELEGATE_COUNT        (sizeof(delegate_controllers)                  \
+                               / sizeof(delegate_controllers[0]))
 
 
-static int give_nothing(const char *path, const char *names, fault_t *fault);
-static bool give_manager_has_all(const char *path, unsigned uid);
-static int give_move(int dir);
+static int delegate_nothing(const char *path, const char *names,
+    fault_t *fault);
+static bool delegate_manager_has_all(const char *path, unsigned uid);
+static int delegate_move(int dir);
 
 
 int
-cgroup_give(const char *path, bool may_move, fault_t *fault)
+cgroup_delegate(const char *path, bool may_move, fault_t *fault)
 {
     int   dir, err;
     char  list[CGROUP_FILE_MAX], names[64];
@@ -53,28 +54,28 @@ cgroup_give(const char *path, bool may_move, fault_t *fault)
                          "the group %s cannot be opened", path);
     }
 
-    if (!cgroup_give_lacks(list, names, sizeof(names))) {
+    if (!cgroup_delegate_lacks(list, names, sizeof(names))) {
         (void) close(dir);
         return 0;
     }
 
     if (cgroup_file_read(dir, "cgroup.controllers", list, sizeof(list)) != 0
-        || cgroup_give_lacks(list, names, sizeof(names)))
+        || cgroup_delegate_lacks(list, names, sizeof(names)))
     {
         (void) close(dir);
-        return give_nothing(path, names, fault);
+        return delegate_nothing(path, names, fault);
     }
 
     err = 0;
 
-    if (cgroup_file_write(dir, "cgroup.subtree_control", GIVE_CONTROLLERS)
+    if (cgroup_file_write(dir, "cgroup.subtree_control", DELEGATE_CONTROLLERS)
         != 0)
     {
         err = errno;
 
-        if (err == EBUSY && may_move && give_move(dir) == 0) {
+        if (err == EBUSY && may_move && delegate_move(dir) == 0) {
             err = cgroup_file_write(dir, "cgroup.subtree_control",
-                                    GIVE_CONTROLLERS) == 0 ? 0 : errno;
+                                    DELEGATE_CONTROLLERS) == 0 ? 0 : errno;
         }
     }
 
@@ -104,17 +105,17 @@ cgroup_give(const char *path, bool may_move, fault_t *fault)
 /* Whether one is missing in the list, and the names of all that are. */
 
 bool
-cgroup_give_lacks(const char *list, char *names, size_t cap)
+cgroup_delegate_lacks(const char *list, char *names, size_t cap)
 {
     size_t  i, n;
 
     n = 0;
     names[0] = '\0';
 
-    for (i = 0; i < GIVE_COUNT; i++) {
-        if (!cgroup_text_lists(list, give_controllers[i]) && n < cap) {
+    for (i = 0; i < DELEGATE_COUNT; i++) {
+        if (!cgroup_text_lists(list, delegate_controllers[i]) && n < cap) {
             n += (size_t) snprintf(names + n, cap - n, "%s%s", n ? ", " : "",
-                                   give_controllers[i]);
+                                   delegate_controllers[i]);
         }
     }
 
@@ -123,7 +124,7 @@ cgroup_give_lacks(const char *list, char *names, size_t cap)
 
 
 static int
-give_nothing(const char *path, const char *names, fault_t *fault)
+delegate_nothing(const char *path, const char *names, fault_t *fault)
 {
     unsigned  uid;
 
@@ -139,15 +140,15 @@ give_nothing(const char *path, const char *names, fault_t *fault)
                   "command line); in a container, as root on the host: give "
                   "it the controllers");
 
-    } else if (give_manager_has_all(path, uid)) {
-        fault_fix(fault, PLACE_SCOPE);
+    } else if (delegate_manager_has_all(path, uid)) {
+        fault_fix(fault, DELEGATE_SCOPE);
 
     } else if (strstr(path, "/user@")) {
         fault_fix(fault, "as root: scripts/setup-host %u && systemctl "
                   "restart user@%u.service (this ends the user's sessions)",
                   uid, uid);
 
-    } else if (cgroup_place_is_unit(path)) {
+    } else if (cgroup_text_is_unit(path)) {
         fault_fix(fault, "write Delegate=cpu memory pids into the unit "
                   "%.100s", strrchr(path, '/') + 1);
 
@@ -162,11 +163,11 @@ give_nothing(const char *path, const char *names, fault_t *fault)
 /* Whether the user's manager, in whose tree the path is, could give all. */
 
 static bool
-give_manager_has_all(const char *path, unsigned uid)
+delegate_manager_has_all(const char *path, unsigned uid)
 {
     int          dir, rc;
     char         name[64], list[CGROUP_FILE_MAX], names[64];
-    char         manager[PLACE_PATH_MAX];
+    char         manager[CGROUP_PATH_MAX];
     const char  *p;
 
     (void) sprintf(name, "/user@%u.service/", uid);
@@ -184,7 +185,7 @@ give_manager_has_all(const char *path, unsigned uid)
                                            sizeof(list));
     cgroup_close(&dir, 1);
 
-    return rc == 0 && !cgroup_give_lacks(list, names, sizeof(names));
+    return rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names));
 }
 
 
@@ -195,18 +196,18 @@ give_manager_has_all(const char *path, unsigned uid)
  */
 
 static int
-give_move(int dir)
+delegate_move(int dir)
 {
     int            leaf, rc;
     char           list[CGROUP_FILE_MAX], pid[24], *p, *end;
     unsigned       i;
     unsigned long  number;
 
-    if (mkdirat(dir, PLACE_LEAF, 0755) != 0 && errno != EEXIST) {
+    if (mkdirat(dir, DELEGATE_LEAF, 0755) != 0 && errno != EEXIST) {
         return -1;
     }
 
-    leaf = openat(dir, PLACE_LEAF, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+    leaf = openat(dir, DELEGATE_LEAF, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
 
     if (leaf == -1) {
         return -1;
@@ -214,7 +215,7 @@ give_move(int dir)
 
     rc = -1;
 
-    for (i = 0; i < GIVE_ROUNDS; i++) {
+    for (i = 0; i < DELEGATE_ROUNDS; i++) {
 
         if (cgroup_file_read(dir, "cgroup.procs", list, sizeof(list)) != 0) {
             break;

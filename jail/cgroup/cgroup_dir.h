@@ -12,6 +12,7 @@
 
 
 #define CGROUP_FILE_MAX  4096           /* of a file that is read */
+#define CGROUP_PATH_MAX  4096
 
 #define USAGE(member)    offsetof(cgroup_usage_t, member)
 

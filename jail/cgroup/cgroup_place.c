@@ -33,6 +33,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "cgroup/cgroup_delegate.h"
 #include "cgroup/cgroup_dir.h"
 #include "cgroup/cgroup_place.h"
 #include "cgroup/cgroup_text.h"
@@ -52,7 +53,7 @@ cgroup_offer_t
 cgroup_place_offers(void)
 {
     int   dir, rc;
-    char  path[PLACE_PATH_MAX], list[CGROUP_FILE_MAX], names[64];
+    char  path[CGROUP_PATH_MAX], list[CGROUP_FILE_MAX], names[64];
 
     if (place_mount(path, sizeof(path)) != 0) {
         return CGROUP_OFFERS_NONE;
@@ -67,7 +68,7 @@ cgroup_place_offers(void)
     rc = cgroup_file_read(dir, "cgroup.controllers", list, sizeof(list));
     (void) close(dir);
 
-    return rc == 0 && !cgroup_give_lacks(list, names, sizeof(names))
+    return rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names))
            ? CGROUP_OFFERS_ALL : CGROUP_OFFERS_SOME;
 }
 
@@ -125,7 +126,7 @@ cgroup_place_tree(uid_t uid, char *path, size_t cap)
 static int
 place_mount(char *path, size_t cap)
 {
-    char           *line, root[PLACE_PATH_MAX];
+    char           *line, root[CGROUP_PATH_MAX];
     FILE           *f;
     size_t          i, n;
     struct statfs   sfs;
@@ -179,8 +180,8 @@ static int
 place_own(char *mount, char *own, size_t cap, fault_t *fault)
 {
     int     fd, rc;
-    char    text[2 * PLACE_PATH_MAX], root[PLACE_PATH_MAX];
-    char   *line, group[PLACE_PATH_MAX];
+    char    text[2 * CGROUP_PATH_MAX], root[CGROUP_PATH_MAX];
+    char   *line, group[CGROUP_PATH_MAX];
     FILE   *f;
     size_t  n;
 
@@ -248,7 +249,7 @@ place_root(char *path, size_t cap, fault_t *fault)
                               sizeof(list));
         (void) close(dir);
 
-        if (rc == 0 && !cgroup_give_lacks(list, names, sizeof(names))) {
+        if (rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names))) {
             return 0;
         }
     }
@@ -263,7 +264,7 @@ place_root(char *path, size_t cap, fault_t *fault)
 
         *p = '\0';
 
-        if (cgroup_give(path, false, fault) != 0) {
+        if (cgroup_delegate(path, false, fault) != 0) {
             return -1;
         }
 
@@ -289,7 +290,7 @@ place_root(char *path, size_t cap, fault_t *fault)
 static int
 place_delegated(char *path, size_t cap, fault_t *fault)
 {
-    char    mount[PLACE_PATH_MAX], own[PLACE_PATH_MAX], *name;
+    char    mount[CGROUP_PATH_MAX], own[CGROUP_PATH_MAX], *name;
     uid_t   uid;
     size_t  nearest, n;
 
@@ -321,7 +322,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
             nearest = n;
             break;
 
-        } else if (cgroup_place_is_unit(path)) {
+        } else if (cgroup_text_is_unit(path)) {
 
             /* a manager that marks units, and did not mark this one */
 
@@ -340,7 +341,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
 
         /* a leaf is where the launcher was put, not what was given to it */
 
-        if (nearest == n && strcmp(name, "/" PLACE_LEAF) == 0) {
+        if (nearest == n && strcmp(name, "/" DELEGATE_LEAF) == 0) {
             nearest = 0;
         }
 
@@ -355,7 +356,7 @@ place_delegated(char *path, size_t cap, fault_t *fault)
     own[nearest] = '\0';
     (void) strcpy(path, own);
 
-    return cgroup_give(path, true, fault);
+    return cgroup_delegate(path, true, fault);
 }
 
 
@@ -395,28 +396,6 @@ place_is_tree(const char *path, uid_t uid)
 }
 
 
-bool
-cgroup_place_is_unit(const char *path)
-{
-    size_t       i;
-    const char  *suffix;
-
-    static const char *const  suffixes[] = {
-        ".service", ".scope", ".slice", ".socket", ".mount", ".swap"
-    };
-
-    suffix = strrchr(strrchr(path, '/'), '.');
-
-    for (i = 0; suffix && i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-        if (strcmp(suffix, suffixes[i]) == 0) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
-
 static bool
 place_has_mark(const char *path, const char *name)
 {
@@ -450,7 +429,7 @@ place_outside(const char *own, fault_t *fault)
                   "boxes)", uid, (int) getppid(), (int) getppid());
 
     } else if (access(path, F_OK) == 0) {
-        fault_fix(fault, PLACE_SCOPE);
+        fault_fix(fault, DELEGATE_SCOPE);
 
     } else {
         fault_fix(fault, "as root: systemd-run --uid=%u -p Delegate=yes "

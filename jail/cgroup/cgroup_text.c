@@ -222,3 +222,25 @@ cgroup_text_value(const char *text, const char *key, uint64_t *value)
 
     return 0;
 }
+
+
+bool
+cgroup_text_is_unit(const char *path)
+{
+    size_t       i;
+    const char  *suffix;
+
+    static const char *const  suffixes[] = {
+        ".service", ".scope", ".slice", ".socket", ".mount", ".swap"
+    };
+
+    suffix = strrchr(strrchr(path, '/'), '.');
+
+    for (i = 0; suffix && i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        if (strcmp(suffix, suffixes[i]) == 0) {
+            return true;
+        }
+    }
+
+    return false;
+}

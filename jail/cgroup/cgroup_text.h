@@ -42,5 +42,8 @@ bool cgroup_text_lists(const char *list, const char *name);
  */
 int cgroup_text_value(const char *text, const char *key, uint64_t *value);
 
+/* Whether the last name of the path is that of a unit of systemd's. */
+bool cgroup_text_is_unit(const char *path);
+
 
 #endif /* JAIL_CGROUP_TEXT_H */

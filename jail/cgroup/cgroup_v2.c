@@ -100,7 +100,7 @@ const cgroup_ops_t  cgroup_v2 = {
 static int
 v2_claim(cgroup_t *cg, fault_t *fault)
 {
-    char  where[PLACE_PATH_MAX];
+    char  where[CGROUP_PATH_MAX];
 
     cg->ops = &cgroup_v2;
     cg->parents[0] = cgroup_place_open(where, sizeof(where), fault);
@@ -309,7 +309,7 @@ static int
 v2_sweep(uid_t uid, unsigned max)
 {
     int      parent, n;
-    char     path[PLACE_PATH_MAX];
+    char     path[CGROUP_PATH_MAX];
     fault_t  fault;
 
     fault = (fault_t) { 0 };
@@ -366,7 +366,7 @@ v2_gone(void *data, const char *name, int lock)
 static int
 v2_sweep_all(void)
 {
-    char  path[PLACE_PATH_MAX];
+    char  path[CGROUP_PATH_MAX];
 
     if (geteuid() != 0) {
         return v2_sweep(geteuid(), CGROUP_SLOTS);

@@ -131,7 +131,7 @@ guard_end(guard_t *g)
         return;
     }
 
-    child_kill(g->pidfd, g->pid);
+    box_kill_child(g->pidfd, g->pid);
 
     while (waitpid(g->pid, NULL, 0) == -1 && errno == EINTR) { /* void */ }
 
