@@ -6,6 +6,8 @@
 #                      sanitizers, in objs-asan/
 #   make unit          the unit tests, in objs/t/
 #   make test          everything scripts/test runs
+#   make nightly       the same with every test again under sanitizers, and
+#                      make soak and make fuzz
 #   make test-v2       what is tested in virtual machines with cgroup v2
 #   make bench         what a box costs, beside plain spawn and bubblewrap
 #   make soak          SOAK (10000) boxes, a tenth of them killed: what is left;
@@ -116,7 +118,7 @@ print-%:
 	@echo $($*)
 
 
-.PHONY: all unit lint test soak test-v2 bench fuzz install clean FORCE
+.PHONY: all unit lint test nightly soak test-v2 bench fuzz install clean FORCE
 
 all: $(TARGETS)
 
@@ -337,6 +339,12 @@ $(O)/lint/cppcheck.ok: $(LINT_SRCS) $(JAIL_HDRS) $(MODULE_HDRS) auto/rules.mk
 
 test:
 	scripts/test
+
+nightly:
+	. scripts/packages.sh; packages_need "$$PACKAGES_NIGHTLY"
+	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
+	AGENT_TEST_SANITIZE=all scripts/test
+	$(MAKE) soak fuzz
 
 test-v2:
 	AGENT_TEST_SANITIZE=off scripts/test t/vm/v2.t

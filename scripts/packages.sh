@@ -13,24 +13,24 @@ PACKAGES_STORY="python3 python3-pandas python3-openpyxl openssl
 
 PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
     git jq openssl ca-certificates python3 bubblewrap procps util-linux
-    iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86 crun"
+    iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86 crun strace
+    man-db fontconfig python3-matplotlib python3-numpy xz-utils make"
 
-# the clients that are tried in a box; node, npm and a JDK may come from
-# elsewhere, and a test that does not find one says so
-PACKAGES_CLIENTS="wget python3-pip python3-requests python3-httpx libwww-perl
-    liblwp-protocol-https-perl golang-go"
+# the clients that are tried in a box
+PACKAGES_TEST="$PACKAGES_TEST wget python3-pip python3-requests python3-httpx
+    libwww-perl liblwp-protocol-https-perl golang-go"
 
-PACKAGES_TEST="$PACKAGES_TEST $PACKAGES_CLIENTS"
-
-# the programs that are run in a box and beside it; those that take half a
-# gigabyte are for who asks for them, and a row without its program says so
-
-PACKAGES_TEST="$PACKAGES_TEST python3-matplotlib python3-numpy xz-utils make"
-PACKAGES_PROGRAMS="chromium nodejs npm default-jdk-headless"
+# programs that are tried in a box and that may have come from elsewhere than
+# Debian: "program:package", installed where the program is missing; Chromium
+# alone takes half a gigabyte
+PROGRAMS_TEST="chromium:chromium node:nodejs npm:npm javac:default-jdk-headless"
 
 # t/vm: a machine in which systemd runs, with its user's bus; only root can
 # make one
 PACKAGES_VM="systemd dbus dbus-user-session"
+
+# make nightly
+PACKAGES_NIGHTLY="clang"
 
 # only for what make bench compares with; a row says what is not installed
 
@@ -41,6 +41,13 @@ packages_missing() {
     for package in $1; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null \
             | grep -q '^install ok installed$' || printf ' %s' "$package"
+    done
+}
+
+# packages_of PROGRAMS: the packages of those programs that are missing
+packages_of() {
+    for program in $1; do
+        command -v "${program%:*}" > /dev/null || printf ' %s' "${program#*:}"
     done
 }
 

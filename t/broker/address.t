@@ -2,6 +2,8 @@
 
 # Where an allowed name leads: every address is judged, what was judged is
 # what is dialled, and a name that is not allowed is not even asked for.
+#
+# sanitizers: answers of name servers are read
 
 use v5.36;
 

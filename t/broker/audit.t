@@ -3,6 +3,8 @@
 # The record: a decision is in the file before anything is dialled, one event
 # is one whole line whatever a client sends, and what cannot be recorded does
 # not happen.
+#
+# sanitizers: what a box writes becomes lines of the audit
 
 use v5.36;
 

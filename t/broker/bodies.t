@@ -3,6 +3,8 @@
 # Bodies far larger than what the broker may hold, and peers that are slow to
 # send or to read them: nothing is kept on its disk, what it has in memory is
 # a few buffers, and all of a body arrives.
+#
+# sanitizers: bodies of every kind pass through
 
 use v5.36;
 

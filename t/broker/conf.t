@@ -3,6 +3,8 @@
 # nginx -t accepts what is safe and refuses what is not, with the line; it
 # leaves nothing behind; and starting finds out whether a socket that is there
 # is a running broker's or a dead one's.
+#
+# sanitizers: the configuration's own reader meets what is wrong
 
 use v5.36;
 

@@ -3,6 +3,8 @@
 # Unmodified clients: CONNECT, TLS that ends at the door, the web doors for
 # programs that know of no proxy, and HTTP/2.  What the connection has named
 # and what the request names must agree.
+#
+# sanitizers: targets and first bytes of a connection are read
 
 use v5.36;
 

@@ -3,6 +3,8 @@
 # The control protocol: what is understood where, which descriptors are taken,
 # whose lease it is, what becomes of a task when its launcher goes at any step
 # of it, and what a launcher cannot do to the others.
+#
+# sanitizers: messages and descriptors of a stranger are read
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # The dns doors: an allowed name leads to the web doors, any other does not
 # exist, at once, and nothing is ever asked outside.
+#
+# sanitizers: queries of a box are read
 
 use v5.36;
 

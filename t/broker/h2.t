@@ -3,6 +3,8 @@
 # HTTP/2 as no client speaks it: frames made by hand, inside a CONNECT and at
 # the web door.  What names the host must agree with the connection and with
 # itself, stream by stream, and what a box can flood has an end.
+#
+# sanitizers: frames and headers of a box are read
 
 use v5.36;
 

@@ -3,6 +3,8 @@
 # A launcher's user may be hostile to its neighbours, and so may what runs in
 # its box.  Whatever it hands over, sets on what it shares, or does with its
 # doors: the worker goes on, others are served at once, and nothing is left.
+#
+# sanitizers: descriptors of every kind are taken and dropped
 
 use v5.36;
 

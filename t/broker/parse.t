@@ -3,6 +3,8 @@
 # Raw bytes through the door: whatever the form of a request, it is judged as
 # what it says, or refused; a refusal dials nothing, asks no name server, and
 # leaves one line.
+#
+# sanitizers: requests of every form are read
 
 use v5.36;
 

@@ -4,6 +4,8 @@
 # the next request is judged by the newest policy and gets the newest token,
 # whichever worker has the connection; and nothing that was waited for is
 # lost.
+#
+# sanitizers: what old and new workers share is freed in time
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # One allowed host, every other refused: what the box gets, what the upstream
 # gets, what the audit says, and where the token is and is not.
+#
+# sanitizers: requests and their refusals are made from a box's bytes
 
 use v5.36;
 

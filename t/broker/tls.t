@@ -3,6 +3,8 @@
 # The upstream's side: it must prove its name before a byte is sent, gets no
 # more than it may, and tells the box and the broker no more than it may.  The
 # token is on the wire to its own host, and nowhere else.
+#
+# sanitizers: handshakes and answers of upstreams are read
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # Upstreams in trouble, and clients that are slow: each ends within a limit,
 # the box is told what it was, and the audit says so.
+#
+# sanitizers: connections end at every moment
 
 use v5.36;
 

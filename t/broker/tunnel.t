@@ -2,6 +2,8 @@
 
 # `tunnel on`: TLS that is passed through untouched, to the judged address of
 # the host that CONNECT and the client hello both name, within its bounds.
+#
+# sanitizers: the first bytes of a tunnel are read
 
 use v5.36;
 

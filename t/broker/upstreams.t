@@ -4,6 +4,8 @@
 # HTTP/2 beside it, through each door.  Bodies go both ways whole, an event is
 # there when it is sent, what has no body has none, and one connection to an
 # upstream serves the requests of one task to one host, and never another's.
+#
+# sanitizers: answers of real servers are read
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # An upgrade goes to the hosts that may be upgraded to, and only to a
 # websocket; elsewhere it is neither asked for nor accepted.
+#
+# sanitizers: frames and upgrades pass through
 
 use v5.36;
 

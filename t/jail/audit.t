@@ -3,6 +3,8 @@
 # The record and the boxes: each thing that happens to a task is on it once,
 # with the id of the task's result; no box can read it; and what a box does a
 # million times fills neither it nor the kernel's log.
+#
+# sanitizers: the launcher and the broker talk to each other
 
 use v5.36;
 

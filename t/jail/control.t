@@ -3,6 +3,8 @@
 # The lease: what the launcher tells the broker, what it takes from it, and
 # that a box never runs without one.  The broker is a fake that can be told
 # to refuse, to vanish and to talk nonsense.
+#
+# sanitizers: the broker's replies are read, also wrong ones
 
 use v5.36;
 

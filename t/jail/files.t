@@ -1,6 +1,8 @@
 #!/usr/bin/perl
 
 # The task's files: read as the caller, copied into the box, read-only there.
+#
+# sanitizers: the caller's files are read
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # What a task leaves under /run/task/out comes into a directory of the
 # caller's: regular files only, as they are, and nothing through a link.
+#
+# sanitizers: what a task left is collected
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # The result: always one valid object with every key, whatever the program
 # writes and however it ends; and the launcher's own status.
+#
+# sanitizers: what a task printed is encoded
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # The task's streams: what it reads, what is kept of what it writes, and what
 # becomes of both when they are passed through.
+#
+# sanitizers: what a task prints is cut and passed on
 
 use v5.36;
 

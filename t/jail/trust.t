@@ -3,6 +3,8 @@
 # Whom a box trusts: the system's authorities and the broker's, by every name
 # that programs know for them; and where there is no authority of the
 # broker's, the system's alone.
+#
+# sanitizers: certificates are read and stores are written
 
 use v5.36;
 

@@ -2,6 +2,8 @@
 
 # A workspace is copied into the box and back: what the task changed is told
 # by name, nothing leads out, and nothing comes that the host would run.
+#
+# sanitizers: trees of a task's making are read
 
 use v5.36;
 
