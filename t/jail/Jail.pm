@@ -6,7 +6,16 @@ package Jail;
 #   my $r = jail(['run', '--offline', '--', 'id'], user => 1);
 #   $r->{status}, $r->{out}, $r->{err}, $r->{json}, $r->{ms}
 #   my $j = box('echo hi');             the result of `sh -c` in a box
-#   for my $user (ways()) { … }         0: as who runs the tests; 1: as user
+#   for my $user (ways()) { … }         0: as the caller of the test; 1: as
+#                                       an ordinary user of the test's own
+#   my $b = fake_broker({ … });         fake_broker.py with this scenario
+#   none_left(); no_cgroup_left();      assertions: no process is left, or no
+#                                       cgroup, of boxes whose launcher ended
+#
+# Files of tests run at the same time, on one host: each has a directory and
+# an ordinary user of its own, and what it says of root's boxes holds beside
+# those of others.  No assertion compares a time; the seconds in here only
+# end what hangs.
 #
 # Options: user, stdin (text), env ({NAME => VALUE}, beside PATH), before (a
 # sub that runs in the child before exec), args (for box: more options),
@@ -21,24 +30,41 @@ use File::Basename qw(dirname);
 use File::Copy ();
 use File::Temp ();
 use IO::Select;
+use IPC::Open2 qw(open2);
 use JSON::PP ();
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(jail spawn finish box python ways way wait_for dir user_id
-                 cc leftovers root_dir slots alive children);
+                 cc deny leftovers none_left no_cgroup_left root_dir slots
+                 alive children write_file read_file fake_broker fake_broker_end heard
+                 WATCHDOG);
+
+use constant WATCHDOG => 60;            # seconds: later, something hangs
 
 my $root = abs_path(dirname(__FILE__) . '/../..');
 my $objs = $ENV{AGENT_TEST_OBJS} // 'objs';
 my $jail = "$root/$objs/jail";
 my $dir = File::Temp->newdir('jail.XXXXXX', TMPDIR => 1);
 my $json = JSON::PP->new->utf8;
-my $user = 61000 + $$ % 4000;           # nobody's, and each test's own
 my $owner = $$;
 my $is_set_up;
+my $user_lock;
+my $user = free_user();
 
 chmod 0755, "$dir";
+
+# An id that nobody has, for the ordinary user of this test; the lock keeps
+# it from tests that run at the same time.
+sub free_user {
+    for my $uid (map { 61000 + ($$ + $_) % 4000 } 0 .. 3999) {
+        next if getpwuid $uid;
+        open $user_lock, '>>', "/tmp/.jail-test-user.$uid" or next;
+        return $uid if flock $user_lock, LOCK_EX | LOCK_NB;
+    }
+    die 'no user id is free';
+}
 
 sub dir      { return "$dir" }
 sub root_dir { return $root }
@@ -68,6 +94,7 @@ END {
         system("$root/scripts/setup-host", '--remove', $user);
         $? = $status;
     }
+    unlink "/tmp/.jail-test-user.$user" if $$ == $owner;
 }
 
 sub ways { return $> == 0 ? (0, 1) : (0) }
@@ -115,17 +142,17 @@ sub spawn ($args, %opt) {
              in => $in };
 }
 
-# Reads everything and waits; kills after 60 s.
+# Reads everything and waits; what says nothing for so long is killed.
 sub finish ($p) {
     my %text = (out => '', err => '');
     my $select = IO::Select->new($p->{out}, $p->{err});
-    my $until = time + 60;
+    my $until = time + WATCHDOG;
 
     while ($select->count) {
         my @ready = $select->can_read(1);
         if (!@ready && time > $until) {
             kill KILL => $p->{pid};
-            diag 'the launcher hung';
+            diag 'the launcher hung and was killed';
         }
         for my $f (@ready) {
             my $name = $f == $p->{out} ? 'out' : 'err';
@@ -161,8 +188,9 @@ sub python ($script, %opt) {
     return $r->{json};
 }
 
-sub wait_for ($what, $test, $seconds = 10) {
-    my $until = time + $seconds;
+# Until the test is true, whose value is returned; false if it never is.
+sub wait_for ($what, $test) {
+    my $until = time + WATCHDOG;
     while (time < $until) {
         my $v = $test->();
         return $v if $v;
@@ -170,6 +198,58 @@ sub wait_for ($what, $test, $seconds = 10) {
     }
     diag "waited in vain for $what";
     return;
+}
+
+sub write_file ($name, $text, $mode = 0644) {
+    my $path = $name =~ m{^/} ? $name : "$dir/$name";
+    open my $f, '>', $path or die "$path: $!";
+    print $f $text;
+    close $f;
+    chmod $mode, $path;
+    return $path;
+}
+
+# The whole text of a file; undef where there is none.
+sub read_file ($path) {
+    open my $f, '<', $path or return;
+    local $/;
+    return scalar(<$f>) // '';
+}
+
+# A broker that does what the scenario says (see fake_broker.py): { socket,
+# log, pid }.
+sub fake_broker ($scenario = {}) {
+    state $n = 0;
+    my $b = { socket => "$dir/broker." . ++$n };
+    $b->{log} = "$b->{socket}.log";
+    write_file($b->{log}, '');
+    $b->{pid} = open2($b->{out}, $b->{in}, '/usr/bin/python3',
+                      "$root/t/jail/fake_broker.py", $b->{socket}, $b->{log},
+                      $json->encode($scenario));
+    readline($b->{out}) eq "ready\n" or die 'the fake broker did not start';
+    return $b;
+}
+
+sub fake_broker_end ($b) {
+    close $b->{in};
+    waitpid $b->{pid}, 0;
+}
+
+# What the fake broker was asked, of one kind or of all: lines of its log.
+sub heard ($b, $op = undef) {
+    my @all = map { $json->decode($_) } split /\n/, read_file($b->{log});
+    return grep { !defined $op || ($_->{op} // '') eq $op } @all;
+}
+
+# t/lib/deny.c, which makes a host that refuses things to what it starts.
+sub deny {
+    state $deny = do {
+        system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', "$dir/deny",
+               "$root/t/lib/deny.c", '-lseccomp') == 0
+            or BAIL_OUT('deny.c does not compile');
+        "$dir/deny";
+    };
+    return $deny;
 }
 
 # A static program that a box can be given by --in.
@@ -222,6 +302,27 @@ sub leftovers {
         push @left, "$s{Pid} $s{Name} $uid";
     }
     return @left;
+}
+
+# Two assertions, of processes and of cgroups.  Nobody else has this test's
+# user, so of its boxes nothing is left at this moment.  A launcher of root's
+# may just have been killed by another test: its box needs a moment to end,
+# and its cgroup goes with the next start.
+
+sub is_none ($name, $own, $all) {
+    my @left = grep { $_ =~ $own } $all->();
+    if (!@left && !wait_for($name, sub { !$all->() })) {
+        @left = $all->();
+    }
+    return is(join("\n", @left), '', $name);
+}
+
+sub none_left ($name = 'no process of a box is left') {
+    return is_none($name, qr/ $user$/, \&leftovers);
+}
+
+sub no_cgroup_left ($name = 'no cgroup of a box is left') {
+    return is_none($name, qr{/agent-jail/$user/}, \&slots);
 }
 
 sub children ($pid) {
