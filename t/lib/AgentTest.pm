@@ -39,7 +39,7 @@ use AgentSchema;
 
 our $ROOT = abs_path(dirname(__FILE__) . '/../..');
 our $LIB  = "$ROOT/t/lib";
-our $WAIT = $ENV{AGENT_TEST_WAIT} || 20;      # seconds for one event
+our $WAIT = $ENV{AGENT_TEST_WAIT} || 60;      # seconds, to catch a hang
 
 my $json = JSON::PP->new->utf8;
 my %live;                                     # what END must end
@@ -96,8 +96,10 @@ sub read ($self, $name) {
     return scalar(<$f>) // '';
 }
 
-# A file of JSON lines, decoded; a last line without its newline is not yet
-# written and is left out.  What was read before is not read again.
+# A file of JSON lines, decoded.  A last line without its newline is not yet
+# written and is left out; so is what a writer that was killed left of a line,
+# after which the next one begins a new line (audit_errors reports it).  What
+# was read before is not read again.
 sub read_lines ($self, $name) {
     my $path = $name =~ m{^/} ? $name : "$self->{dir}/$name";
     open my $f, '<', $path or return;
@@ -112,8 +114,9 @@ sub read_lines ($self, $name) {
     seek $f, $kept->{at}, 0;
     my $text = do { local $/; readline $f } // '';
     while ($text =~ /\G(.*)\n/g) {
-        push @{ $kept->{lines} }, $json->decode($1) if length $1;
         $kept->{at} += length($1) + 1;
+        my $line = length $1 ? eval { $json->decode($1) } : undef;
+        push @{ $kept->{lines} }, $line if $line;
     }
 
     return map { { %$_ } } @{ $kept->{lines} };
@@ -128,6 +131,21 @@ sub wait_for ($what, $code, $seconds = $WAIT) {
         die "gave up waiting for $what after $seconds s\n" if time > $end;
         select undef, undef, undef, 0.004;
     }
+}
+
+# Waits until a process has nothing to do: it sleeps, and has used no processor
+# time, at each of ten looks in a row.  One that spins never comes there.
+sub wait_idle ($self, $pid, $what) {
+    my ($ticks, $looks) = (-1, 0);
+    return wait_for("process $pid to be idle $what", sub {
+        my ($state, @rest) = split ' ',
+            $self->read("/proc/$pid/stat") =~ s/.*\) //sr;
+        my $now = $rest[10] + $rest[11];
+        $looks = $state eq 'S' && $now == $ticks ? $looks + 1 : 0;
+        $ticks = $now;
+        select undef, undef, undef, 0.02 if $looks < 10;
+        return $looks == 10;
+    }, 60);
 }
 
 # A copy of the sources (what git would track, built things left out) below
@@ -480,7 +498,8 @@ sub nginx_conf ($self, $prefix, %opt) {
     my $workers = $opt{workers} // 1;
     my $level = $opt{log_level} // 'info';
     my $main = $opt{main} // '';
-    my $http = $opt{http} // '';
+    my $http = defined $opt{policy} ? $self->policy_http(%opt)
+             : $opt{http} // '';
 
     for ($main, $http) {
         s/%DIR%/$prefix/g;
@@ -509,6 +528,33 @@ $http
 END
 }
 
+# The http block of a broker with these policies: see broker.
+sub policy_http ($self, %opt) {
+    my $policy = $opt{policy} =~ /^\s*agent_policy\b/ ? $opt{policy}
+               : "agent_policy analysis {\n$opt{policy}\n}";
+    my $resolver = $opt{dns} ? "resolver 127.0.0.1:$opt{dns}{port};" : '';
+    my $vault = $opt{vault} ? "agent_vault $opt{vault};" : '';
+    my $proxy = $opt{proxy} // "$ROOT/conf/agent_proxy.conf";
+
+    return <<"END";
+$resolver
+$vault
+agent_audit logs/agent-audit.log;
+@{[ $opt{http} // '' ]}
+$policy
+server {
+    agent_control unix:%CONTROL%;
+    include $proxy;
+}
+END
+}
+
+# The text of a rule: it opens loopback and trusts the test's authority.
+sub rule ($self, $more = '') {
+    return "private 127.0.0.0/8; trusted_certificate "
+           . $self->ca->{cert} . "; $more";
+}
+
 sub nginx_prefix ($self, %opt) {
     my $prefix = $opt{prefix} // "$self->{dir}/broker" . ++$self->{brokers};
     make_path("$prefix/$_", { mode => 0755 }) for qw(run logs temp);
@@ -535,14 +581,26 @@ sub nginx_t ($self, %opt) {
 }
 
 # A running nginx; see AgentTest::Broker for what it can do.
-#   http => text, main => text, workers => n, user => uid (all of it runs as
+#   policy => text: policies, or the rules of one called "analysis"; around
+#   them stand the audit, the server with its control socket, and
+#     names => [..] a DNS server ($b->{dns}) that has them at 127.0.0.1, or
+#     dns => $dns, vault => "name = value\n", http => text before the policies,
+#     proxy => path of another agent_proxy.conf
+#   http => text (without policy: all of the http block), main => text,
+#   workers => n, user => uid (all of it runs as
 #   that user), worker_user => 'name group', log_level, connections, prefix,
 #   listen => port (also wait until this TCP port answers), module => path
 #   ('' loads none), env => {}
 sub broker ($self, %opt) {
     my $prefix = $self->nginx_prefix(%opt);
-    my $broker = bless { test => $self, prefix => $prefix, opt => \%opt },
-                 'AgentTest::Broker';
+
+    $opt{dns} = $self->dns({ map { $_ => { A => ['127.0.0.1'] } }
+                             @{ $opt{names} } }) if $opt{names};
+    $opt{vault} = $self->write("vault" . ++$self->{vaults}, $opt{vault}, 0600)
+        if defined $opt{vault} && $opt{vault} !~ m{^/};
+
+    my $broker = bless { test => $self, prefix => $prefix, opt => \%opt,
+                         dns => $opt{dns} }, 'AgentTest::Broker';
     $broker->start;
     push @{ $self->{brokers_live} }, $broker;
     return $broker;
@@ -690,7 +748,7 @@ sub ask ($self, $name, $message, %opt) {
         : $self->do(send => { name => $name, message => $message });
     return $sent if $sent->{error};
     my $got = $self->do(receive => { name => $name,
-                                     timeout => $opt{timeout} // 10 });
+                                     timeout => $opt{timeout} // 60 });
     return $got->{message} // $got;
 }
 
@@ -715,7 +773,7 @@ sub open_task ($self, $control, $policy, %opt) {
 
 # One HTTP exchange from inside the box: { status, headers, body, raw, eof }.
 sub http ($self, $raw, %opt) {
-    my $got = $self->do(exchange => { port => 8899, timeout => 10, %opt,
+    my $got = $self->do(exchange => { port => 8899, timeout => 60, %opt,
                                       data => $raw });
     die $got->{error} if $got->{error};
 
@@ -934,6 +992,30 @@ sub audit_errors ($self, @files) {
     }
 
     return @errors;
+}
+
+# A launcher whose task of this policy is opened and served, and the task:
+#   my ($l, $task) = $b->task('analysis');
+sub task ($self, $policy = 'analysis', %opt) {
+    my $l = $self->{test}->launcher(%opt);
+    my $task = $l->open_task($self->control, $policy);
+    die "a task of $policy: $task->{error} $task->{message}\n"
+        unless $task->{ok};
+    return ($l, $task);
+}
+
+# The end of a test: nothing went wrong that no assertion looks for.
+#   level => qr/alert|emerg/ (default: crit, too), ignore => qr/lines/
+sub is_clean ($self, %opt) {
+    my $level = $opt{level} // qr/alert|emerg|crit/;
+    my @wrong = grep { /\[(?:$level)\]/ } split /^/m, $self->error_log;
+    @wrong = grep { $_ !~ $opt{ignore} } @wrong if $opt{ignore};
+
+    Test::More::is_deeply([$self->audit_errors], [],
+        'every line of the audit is whole, fits the schema and follows in '
+        . 'number');
+    Test::More::is(join('', @wrong), '',
+        'nginx logged nothing at a level that calls for the operator');
 }
 
 # Waits until such a line is there; the newest one.
