@@ -23,7 +23,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "conf/ngx_agent_conf.h"
 
 #include <sys/prctl.h>
 
@@ -585,7 +585,8 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
     }
 
     ngx_agent_zone_publish(cycle, amcf);
-    ngx_agent_audit_start(cycle, amcf);
+    ngx_agent_audit_file_start(amcf, cycle->log);
+    ngx_agent_audit_start(cycle);
 
     ngx_agent_audit_config(cycle, amcf,
                            ngx_is_init_cycle(cycle->old_cycle) ? "start"

@@ -11,7 +11,7 @@
  */
 
 
-#include "audit/ngx_agent_audit.h"
+#include "audit/ngx_agent_audit_shared.h"
 
 
 typedef struct {
@@ -32,9 +32,12 @@ typedef struct {
 
 static void ngx_agent_audit_name(struct timespec *ts);
 static void ngx_agent_audit_add(audit_line_t *line, const u_char *task);
+static void ngx_agent_audit_cut(off_t bytes);
 static void ngx_agent_audit_tell(void);
 static void ngx_agent_audit_posted(ngx_event_t *ev);
 
+
+ngx_event_t  ngx_agent_audit_over;
 
 static ngx_agent_audit_batch_t  ngx_agent_audit_batch;
 static ngx_agent_audit_line_t   ngx_agent_audit_lines[NGX_AGENT_AUDIT_LINES];
@@ -50,10 +53,8 @@ static ngx_agent_audit_whose_t  ngx_agent_audit_whose;
 
 
 void
-ngx_agent_audit_start(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
+ngx_agent_audit_start(ngx_cycle_t *cycle)
 {
-    ngx_agent_audit_file_start(amcf, cycle->log);
-
     ngx_agent_audit_event.handler = ngx_agent_audit_posted;
     ngx_agent_audit_event.log = cycle->log;
 
@@ -288,7 +289,7 @@ ngx_agent_audit_flush(void)
                                - (i ? ngx_agent_audit_batch.ends[i - 1] : 0))
                == NGX_ABORT)
         {
-            ngx_agent_control_over();
+            ngx_post_event(&ngx_agent_audit_over, &ngx_posted_events);
         }
     }
 
@@ -347,6 +348,23 @@ ngx_agent_audit_add(audit_line_t *line, const u_char *task)
     } else {
         ngx_memzero(added->task, NGX_AGENT_ID_LEN);
     }
+}
+
+
+/* Somebody has cut so many bytes off the file. */
+
+static void
+ngx_agent_audit_cut(off_t bytes)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", "file_cut");
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+    audit_line_number(&line, "bytes", (int64_t) bytes);
+
+    (void) ngx_agent_audit_write(&line, NULL);
 }
 
 

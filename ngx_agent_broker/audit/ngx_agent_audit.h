@@ -1,104 +1,166 @@
 /*
- * The audit, as its files share it: ngx_agent_audit.c gathers lines,
- * ngx_agent_audit_shared.c appends them and knows the other writers,
- * ngx_agent_audit_file.c opens the file they go to.
+ * The audit, and a request's decision, which is what most of its lines record:
+ * request/ and door/ fill the decision, ngx_agent_events.c writes it down.
  */
 
 #ifndef NGX_AGENT_AUDIT_H
 #define NGX_AGENT_AUDIT_H
 
 
-#include "ngx_agent_broker.h"
+#include "task/ngx_agent_task.h"
+#include "audit/audit_line.h"
 
 
-#define NGX_AGENT_AUDIT_LINES   64          /* gathered */
-#define NGX_AGENT_AUDIT_BYTES   (8 * AUDIT_LINE_MAX)
-#define NGX_AGENT_AUDIT_WRITER  32          /* a writer's name, with its NUL */
+/* A request's decision. */
+
+typedef struct ngx_agent_ctx_s  ngx_agent_ctx_t;
 
 
-/* Lines that go out in one write. */
-
-typedef struct {
-    u_char       writer[NGX_AGENT_AUDIT_WRITER];
-    uint64_t     sequence;                  /* of its last one in the file */
-    ngx_uint_t   count;
-    ngx_uint_t   is_end;                    /* the writer writes no more */
-    size_t       ends[NGX_AGENT_AUDIT_LINES];
-    u_char       text[NGX_AGENT_AUDIT_BYTES];
-} ngx_agent_audit_batch_t;
-
+/* Who waits for a line of the audit. */
 
 typedef struct {
-    ngx_pid_t    pid;                       /* 0: free */
-    ngx_pid_t    teller;                    /* who records its loss */
-    uint64_t     sequence;                  /* of its last line */
-    u_char       name[NGX_AGENT_AUDIT_WRITER];
-} ngx_agent_audit_writer_t;
+    ngx_queue_t        queue;
+    uint64_t           sequence;            /* of the line */
+    ngx_int_t          rc;                  /* NGX_AGAIN: is not written yet */
+    ngx_agent_ctx_t   *ctx;
+    void             (*handler)(ngx_agent_ctx_t *ctx);
+} ngx_agent_audit_wait_t;
 
 
-typedef struct {
-    uint64_t     generation;                /* of the file; 0: there is none */
-    off_t        size;                      /* as the last write left it */
-    ngx_uint_t   torn;                      /* it ends within a line */
+typedef enum {
+    NGX_AGENT_UNDECIDED = 0,
+    NGX_AGENT_RESOLVING,
+    NGX_AGENT_RECORDING,
+    NGX_AGENT_ALLOWED,
+    NGX_AGENT_REFUSED
+} ngx_agent_state_e;
 
-    ngx_uint_t   writing;                   /* lines of a write begun, or 0 */
-    ngx_uint_t   writer;                    /* whose */
-    ngx_uint_t   is_end;
-    off_t        start;                     /* the size before it */
-    uint64_t     sequence;                  /* before it */
-    size_t       ends[NGX_AGENT_AUDIT_LINES];
 
-    ngx_uint_t   used;                      /* entries, free ones included */
+struct ngx_agent_ctx_s {
+    ngx_agent_state_e      state;
+    ngx_agent_reason_e     reason;
+    const char            *why;             /* a constant, or NULL */
 
-    ngx_agent_audit_writer_t  writers[NGX_MAX_PROCESSES];
-} ngx_agent_audit_shared_t;
+    ngx_agent_task_t      *task;
+    ngx_agent_set_t       *set;
+    const policy_t        *policy;
+    const policy_rule_t   *rule;
+    u_char                 policy_hash[POLICY_HASH_LEN + 1];
+    uid_t                  uid;
+
+    ngx_str_t              line;            /* the request line, as it came */
+    ngx_str_t              host;            /* and Host */
+    target_t               target;
+    in_port_t              port;            /* of the upstream */
+    unsigned               tls:1;           /* to the upstream */
+    unsigned               waiting:1;       /* for the resolver */
+    unsigned               kept:1;          /* a kept connection was tried */
+    void                  *reused;          /* what it was kept in */
+    ngx_msec_t             started;
+
+    u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
+    ngx_agent_audit_wait_t record;          /* of the decision */
+
+    ngx_pool_t            *pool;            /* of the addresses */
+    void                 (*resolved)(ngx_agent_ctx_t *ctx);
+    ngx_resolver_ctx_t    *resolving;
+    address_t             *addresses;       /* those that may be dialled */
+    ngx_uint_t             addresses_count;
+    ngx_uint_t             next;            /* to be dialled */
+    ngx_sockaddr_t         sockaddr;        /* of the one being dialled */
+    const address_t       *named;           /* the last one, and as text: */
+    ngx_str_t              address;
+    ngx_str_t              peer;            /* "address:port", for logs */
+
+    void                  *owner;           /* the tunnel, without a request */
+    ngx_http_request_t    *http;
+    const char            *failure;         /* after the decision */
+    ngx_str_t              page;            /* in the place of nginx's */
+    uint64_t               vault;           /* revision of what was attached */
+};
 
 
 /* ngx_agent_audit_file.c */
 
+ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
 /* In the master: the file of a configuration that has started. */
 void ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log);
 
-/* Has this process the newest file?  Takes it.  Under the lock. */
-ngx_int_t ngx_agent_audit_fetch(ngx_agent_audit_shared_t *shared,
-    ngx_err_t *err);
-
-/* A worker takes mail, and leaves none. */
-void ngx_agent_audit_no_mail(void);
-
-extern ngx_fd_t  ngx_agent_audit_fd;
+/* Has this process a file to write to? */
+ngx_uint_t ngx_agent_audit_ready(void);
 
 
 /* ngx_agent_audit_shared.c */
 
-/* Who has the lock may take it again, and append. */
-void ngx_agent_audit_lock(void);
-void ngx_agent_audit_unlock(void);
+ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
+
+/* This process is a worker from here on: should it be killed, it is told. */
+void ngx_agent_audit_serve(void);
+
+
+/* ngx_agent_audit.c */
+
+/* Posted when a task has used its budget up; control/ handles it. */
+extern ngx_event_t  ngx_agent_audit_over;
+
+void ngx_agent_audit_start(ngx_cycle_t *cycle);
+
+/* "@timestamp" to "seq", then the task's keys where there is a task. */
+void ngx_agent_audit_begin(audit_line_t *line, const char *event,
+    const u_char *task, const u_char *policy, const u_char *policy_hash,
+    uid_t uid);
+
+/* Ends and writes the line: NGX_ERROR when it is not in the file. */
+ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
+
+/* The same at the end of this pass of the event loop, or before. */
+void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 
 /*
- * The file as it is now: what a writer that was killed has left of its write,
- * and whether somebody has cut the file.  Under the lock.
+ * The same for a request's decision, which is counted as allowed when it is
+ * written.  Calls the handler then, with rc as of ngx_agent_audit_write; who
+ * cannot be called any more leaves.
  */
-ngx_int_t ngx_agent_audit_settle(ngx_agent_audit_shared_t *shared,
-    ngx_err_t *err);
+void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
+    ngx_agent_audit_wait_t *wait);
+void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);
 
-/* How many of the lines are in the file now; why not all of them in *err. */
-ngx_uint_t ngx_agent_audit_append(ngx_agent_audit_batch_t *batch,
-    ngx_err_t *err);
+/* The same for the last line of this process. */
+ngx_int_t ngx_agent_audit_write_end(audit_line_t *line);
 
-/* How many bytes somebody has cut off the file, told once. */
-off_t ngx_agent_audit_cut_off(void);
+/* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
+ngx_int_t ngx_agent_audit_flush(void);
 
-/*
- * A worker that was killed: NGX_OK with its name and the number of its last
- * line, and nobody else gets it until it was told of; NGX_DECLINED when there
- * is none.
- */
-ngx_int_t ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
-    uint64_t *sequence, ngx_uint_t *entry);
-void ngx_agent_audit_lost_told(ngx_uint_t entry, ngx_uint_t is_written);
+/* The number of the line that this process wrote last. */
+uint64_t ngx_agent_audit_last(void);
 
-extern ngx_slab_pool_t  *ngx_agent_audit_pool;
+
+/* ngx_agent_events.c */
+
+/* At once, or with ctx->record: NGX_AGAIN. */
+ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
+    const char *verdict);
+ngx_int_t ngx_agent_audit_connect(ngx_agent_ctx_t *ctx);
+void ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up,
+    uint64_t down);
+ngx_int_t ngx_agent_log(ngx_http_request_t *r);
+
+/* Why core ended a request of a box, of which nothing else tells. */
+ngx_agent_reason_e ngx_agent_page_reason(ngx_http_request_t *r);
+
+void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
+    const char *reason, json_t *claimed);
+
+
+/* ngx_agent_audit_broker.c */
+
+void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+    const char *what);
+void ngx_agent_audit_worker(const char *what);
+
+/* Workers that were killed since, should nobody have told of them. */
+void ngx_agent_audit_lost(void);
 
 
 #endif /* NGX_AGENT_AUDIT_H */

@@ -3,52 +3,31 @@
  * 0640, and the workers, which cannot open it, append to the descriptor.  The
  * first one they inherit.  When the file is another one, because it was moved
  * away and nginx told to reopen or to reload, the master leaves the new
- * descriptor in a mailbox (a socket pair, whose one message everybody may look
- * at), and raises the file's generation in shared memory.  Both, and each
- * write, are done under one lock, and a writer whose generation is old takes
- * the new descriptor first: so from that moment on nobody, draining workers of
- * earlier configurations included, writes to the old file, whether or not it
- * has heard of the signal.
+ * descriptor where all may fetch it (ngx_agent_audit_fd.c), and raises the
+ * file's generation in shared memory.  Both, and each write, are done under
+ * one lock, and a writer whose generation is old takes the new descriptor
+ * first: so from that moment on nobody, draining workers of earlier
+ * configurations included, writes to the old file, whether or not it has heard
+ * of the signal.
  */
 
 
-#include "audit/ngx_agent_audit.h"
-
-
-/* What is left for the writers: a generation, and its descriptor. */
-
-typedef struct {
-    struct iovec        iov;
-    struct msghdr       msg;
-
-    union {
-        struct cmsghdr  align;
-        u_char          space[CMSG_SPACE(sizeof(int))];
-    } control;
-} ngx_agent_audit_letter_t;
+#include "audit/ngx_agent_audit_shared.h"
 
 
 static ngx_fd_t ngx_agent_audit_file_open(ngx_str_t *name, int flags,
     struct stat *st, ngx_log_t *log);
-static void ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter,
-    uint64_t *generation);
 static ngx_uint_t ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size);
 static ngx_uint_t ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b);
 static void ngx_agent_audit_close(void *data);
 static ngx_int_t ngx_agent_audit_hook(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 static void ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log);
-static ngx_int_t ngx_agent_audit_post(ngx_agent_audit_shared_t *shared,
-    ngx_fd_t fd);
 
-
-ngx_fd_t         ngx_agent_audit_fd = NGX_INVALID_FILE;
-static uint64_t  ngx_agent_audit_generation;    /* of the descriptor */
 
 /* of the life of the master, whatever is reloaded */
 
-static int       ngx_agent_audit_mail[2] = { -1, -1 };
-static int       ngx_agent_audit_pipe[2] = { -1, -1 };
+static int  ngx_agent_audit_pipe[2] = { -1, -1 };
 
 
 ngx_int_t
@@ -237,13 +216,7 @@ ngx_agent_audit_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     ngx_str_t         name;
     ngx_open_file_t  *file;
 
-    if (ngx_agent_audit_mail[0] == -1
-        && socketpair(AF_UNIX, SOCK_DGRAM|SOCK_CLOEXEC, 0,
-                      ngx_agent_audit_mail)
-           == -1)
-    {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "socketpair() for \"agent_audit\" failed");
+    if (ngx_agent_audit_fd_init(cf->log) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -302,7 +275,7 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
         /* one that has nothing to write lets go of the old file, too */
 
         ngx_agent_audit_lock();
-        (void) ngx_agent_audit_fetch(shared, &err);
+        (void) ngx_agent_audit_fd_receive(shared, &err);
         ngx_agent_audit_unlock();
 
         return;
@@ -334,7 +307,7 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
 
     if (!ngx_agent_audit_is_same(fd, ngx_agent_audit_fd)) {
 
-        rc = ngx_agent_audit_post(shared, fd);
+        rc = ngx_agent_audit_fd_send(shared, fd);
         err = ngx_errno;
 
         if (rc == NGX_OK) {
@@ -357,137 +330,6 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
                       "the workers cannot be given the new audit file, it "
                       "goes on in the one that it had: reopen again");
     }
-}
-
-
-/*
- * Leaves the descriptor for everybody, in place of the one before.  Under the
- * lock; the new message is there before the old one goes, so that a failure
- * changes nothing.
- */
-
-static ngx_int_t
-ngx_agent_audit_post(ngx_agent_audit_shared_t *shared, ngx_fd_t fd)
-{
-    uint64_t                   generation, before;
-    struct cmsghdr            *cmsg;
-    ngx_agent_audit_letter_t   letter;
-
-    if (shared->generation == 0) {
-
-        /* what is there, if anything, is of another zone */
-
-        while (recv(ngx_agent_audit_mail[1], &before, sizeof(before),
-                    MSG_DONTWAIT)
-               > 0)
-        { /* void */ }
-    }
-
-    generation = shared->generation + 1;
-
-    ngx_agent_audit_letter(&letter, &generation);
-
-    cmsg = CMSG_FIRSTHDR(&letter.msg);
-    cmsg->cmsg_level = SOL_SOCKET;
-    cmsg->cmsg_type = SCM_RIGHTS;
-    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-    ngx_memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-
-    if (sendmsg(ngx_agent_audit_mail[0], &letter.msg,
-                MSG_DONTWAIT|MSG_NOSIGNAL)
-        != (ssize_t) sizeof(generation))
-    {
-        return NGX_ERROR;
-    }
-
-    while (recv(ngx_agent_audit_mail[1], &before, sizeof(before),
-                MSG_DONTWAIT|MSG_PEEK)
-           == (ssize_t) sizeof(before)
-           && before != generation)
-    {
-        (void) recv(ngx_agent_audit_mail[1], &before, sizeof(before),
-                    MSG_DONTWAIT);
-    }
-
-    shared->generation = generation;
-    ngx_agent_audit_generation = generation;
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_agent_audit_letter(ngx_agent_audit_letter_t *letter, uint64_t *generation)
-{
-    ngx_memzero(letter, sizeof(ngx_agent_audit_letter_t));
-
-    letter->iov.iov_base = generation;
-    letter->iov.iov_len = sizeof(uint64_t);
-
-    letter->msg.msg_iov = &letter->iov;
-    letter->msg.msg_iovlen = 1;
-    letter->msg.msg_control = &letter->control;
-    letter->msg.msg_controllen = sizeof(letter->control);
-}
-
-
-/* The newest file's descriptor takes the place of an old one. */
-
-ngx_int_t
-ngx_agent_audit_fetch(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
-{
-    int                        fd;
-    ssize_t                    n;
-    uint64_t                   generation;
-    ngx_int_t                  rc;
-    struct cmsghdr            *cmsg;
-    ngx_agent_audit_letter_t   letter;
-
-    if (ngx_agent_audit_generation == shared->generation) {
-        return NGX_OK;
-    }
-
-    ngx_agent_audit_letter(&letter, &generation);
-
-    do {
-        n = recvmsg(ngx_agent_audit_mail[1], &letter.msg,
-                    MSG_PEEK|MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
-    } while (n == -1 && ngx_errno == NGX_EINTR);
-
-    if (n == -1) {
-        *err = ngx_errno;
-        return NGX_ERROR;
-    }
-
-    cmsg = letter.msg.msg_controllen ? CMSG_FIRSTHDR(&letter.msg) : NULL;
-
-    if (cmsg == NULL || cmsg->cmsg_level != SOL_SOCKET
-        || cmsg->cmsg_type != SCM_RIGHTS
-        || cmsg->cmsg_len != CMSG_LEN(sizeof(int)))
-    {
-        *err = EMFILE;                      /* no number was left for it */
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
-
-    rc = NGX_ERROR;
-    *err = ESTALE;
-
-    if (n == (ssize_t) sizeof(generation) && generation == shared->generation) {
-
-        if (dup3(fd, ngx_agent_audit_fd, O_CLOEXEC) == -1) {
-            *err = ngx_errno;
-
-        } else {
-            ngx_agent_audit_generation = generation;
-            rc = NGX_OK;
-        }
-    }
-
-    (void) close(fd);
-
-    return rc;
 }
 
 
@@ -514,7 +356,7 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
     if (shared->generation == 0
         || !ngx_agent_audit_is_same(amcf->audit_fd, ngx_agent_audit_fd))
     {
-        if (ngx_agent_audit_post(shared, amcf->audit_fd) != NGX_OK) {
+        if (ngx_agent_audit_fd_send(shared, amcf->audit_fd) != NGX_OK) {
 
             /* too late to refuse the reload: the old workers record nothing */
 
@@ -522,7 +364,7 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
                           "the workers that leave cannot be given the new "
                           "audit file: their requests are refused");
 
-            ngx_agent_audit_generation = ++shared->generation;
+            ngx_agent_audit_fd_skip(shared);
         }
 
         shared->torn = amcf->audit_torn;
@@ -534,16 +376,6 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
     ngx_agent_audit_fd = amcf->audit_fd;
 
     ngx_agent_audit_unlock();
-}
-
-
-void
-ngx_agent_audit_no_mail(void)
-{
-    if (ngx_process == NGX_PROCESS_WORKER) {
-        (void) close(ngx_agent_audit_mail[0]);
-        ngx_agent_audit_mail[0] = -1;
-    }
 }
 
 

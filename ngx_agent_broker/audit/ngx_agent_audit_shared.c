@@ -9,7 +9,7 @@
  */
 
 
-#include "audit/ngx_agent_audit.h"
+#include "audit/ngx_agent_audit_shared.h"
 
 #include <sys/wait.h>
 
@@ -80,7 +80,7 @@ void
 ngx_agent_audit_serve(void)
 {
     ngx_agent_audit_serving = 1;
-    ngx_agent_audit_no_mail();
+    ngx_agent_audit_fd_close();
 }
 
 
@@ -105,7 +105,7 @@ ngx_agent_audit_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
 
     ngx_agent_audit_lock();
 
-    if (ngx_agent_audit_fetch(shared, err) != NGX_OK
+    if (ngx_agent_audit_fd_receive(shared, err) != NGX_OK
         || ngx_agent_audit_settle(shared, err) != NGX_OK)
     {
         goto done;
@@ -332,7 +332,7 @@ ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
 
     ngx_agent_audit_lock();
 
-    if (ngx_agent_audit_fetch(shared, &err) != NGX_OK
+    if (ngx_agent_audit_fd_receive(shared, &err) != NGX_OK
         || ngx_agent_audit_settle(shared, &err) != NGX_OK)
     {
         goto done;

@@ -4,7 +4,7 @@
  */
 
 
-#include "audit/ngx_agent_audit.h"
+#include "audit/ngx_agent_audit_shared.h"
 
 
 #define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
@@ -239,6 +239,51 @@ ngx_agent_log(ngx_http_request_t *r)
 }
 
 
+/* What core made of it: nothing else tells why the request ended here. */
+
+ngx_agent_reason_e
+ngx_agent_page_reason(ngx_http_request_t *r)
+{
+    ngx_uint_t        i;
+    ngx_agent_ctx_t  *ctx;
+
+    static const struct {
+        ngx_uint_t          status;
+        ngx_agent_reason_e  reason;
+    } reasons[] = {
+        { NGX_HTTP_BAD_REQUEST, NGX_AGENT_REASON_MALFORMED },
+        { NGX_HTTP_NOT_ALLOWED, NGX_AGENT_REASON_METHOD },
+        { NGX_HTTP_REQUEST_TIME_OUT, NGX_AGENT_REASON_TIMEOUT },
+        { NGX_HTTP_REQUEST_ENTITY_TOO_LARGE, NGX_AGENT_REASON_BODY },
+        { NGX_HTTP_REQUEST_URI_TOO_LARGE, NGX_AGENT_REASON_URI },
+        { NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_AGENT_REASON_ABORTED },
+        { NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_AGENT_REASON_INTERNAL },
+        { NGX_HTTP_BAD_GATEWAY, NGX_AGENT_REASON_NO_ANSWER },
+        { NGX_HTTP_GATEWAY_TIME_OUT, NGX_AGENT_REASON_UPSTREAM_TIMEOUT },
+
+        /* a transfer coding, a version: what was sent is at fault */
+        { NGX_HTTP_NOT_IMPLEMENTED, NGX_AGENT_REASON_MALFORMED },
+        { NGX_HTTP_VERSION_NOT_SUPPORTED, NGX_AGENT_REASON_MALFORMED },
+        { 0, NGX_AGENT_REASON_RULE }
+    };
+
+    for (i = 0; reasons[i].status; i++) {
+        if (r->headers_out.status == reasons[i].status) {
+            return reasons[i].reason;
+        }
+    }
+
+    if (r->headers_out.status > NGX_HTTP_INTERNAL_SERVER_ERROR) {
+        return NGX_AGENT_REASON_INTERNAL;
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    return (ctx && ctx->state != NGX_AGENT_UNDECIDED)
+           ? NGX_AGENT_REASON_ABORTED : NGX_AGENT_REASON_MALFORMED;
+}
+
+
 /* What nobody has told: why an answer that had begun has no end. */
 
 static const char *
@@ -429,99 +474,6 @@ ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
 
         audit_line_close(&line);
     }
-
-    (void) ngx_agent_audit_write(&line, NULL);
-}
-
-
-void
-ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
-    const char *what)
-{
-    ngx_uint_t    i;
-    audit_line_t  line;
-
-    ngx_agent_audit_begin(&line, "config", NULL, NULL, NULL, 0);
-
-    audit_line_word(&line, "action", what);
-    audit_line_number(&line, "generation",
-                      (int64_t) ngx_agent_zone_generation());
-    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
-
-    audit_line_open(&line, "policies");
-
-    /* of a refused one nothing is in force */
-
-    for (i = 0; amcf->started && i < amcf->set->policies_count; i++) {
-        audit_line_word(&line, amcf->set->policies[i]->name,
-                        amcf->set->policies[i]->hash);
-    }
-
-    audit_line_close(&line);
-
-    (void) ngx_agent_audit_write(&line, NULL);
-}
-
-
-void
-ngx_agent_audit_worker(const char *what)
-{
-    audit_line_t  line;
-
-    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
-
-    audit_line_word(&line, "action", what);
-    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
-
-    if (ngx_strcmp(what, "end") == 0) {
-        (void) ngx_agent_audit_write_end(&line);
-
-    } else {
-        (void) ngx_agent_audit_write(&line, NULL);
-    }
-}
-
-
-void
-ngx_agent_audit_lost(void)
-{
-    u_char        name[NGX_AGENT_AUDIT_WRITER];
-    uint64_t      sequence;
-    ngx_int_t     rc;
-    ngx_uint_t    entry;
-    audit_line_t  line;
-
-    do {
-        if (ngx_agent_audit_lost_next(name, &sequence, &entry) != NGX_OK) {
-            return;
-        }
-
-        ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
-
-        audit_line_word(&line, "action", "writer_lost");
-        audit_line_number(&line, "last_seq", (int64_t) sequence);
-        audit_line_word(&line, "lost", (char *) name);
-
-        rc = ngx_agent_audit_write(&line, NULL);
-
-        /* what cannot be written now is told by the next sweep */
-
-        ngx_agent_audit_lost_told(entry, rc == NGX_OK);
-
-    } while (rc == NGX_OK);
-}
-
-
-void
-ngx_agent_audit_cut(off_t bytes)
-{
-    audit_line_t  line;
-
-    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
-
-    audit_line_word(&line, "action", "file_cut");
-    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
-    audit_line_number(&line, "bytes", (int64_t) bytes);
 
     (void) ngx_agent_audit_write(&line, NULL);
 }

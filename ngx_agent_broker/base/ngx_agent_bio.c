@@ -15,7 +15,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "base/ngx_agent_base.h"
 
 #include <openssl/bio.h>
 

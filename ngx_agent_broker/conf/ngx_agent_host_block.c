@@ -6,7 +6,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "conf/ngx_agent_conf.h"
 
 
 #define NGX_AGENT_PEEK_WORDS  8

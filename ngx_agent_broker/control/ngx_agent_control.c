@@ -13,17 +13,15 @@
  */
 
 
-#include "control/ngx_agent_control.h"
+#include "control/ngx_agent_launcher.h"
 
 #include <grp.h>
 
 
 #define NGX_AGENT_OPEN_TIMEOUT   5000       /* to open or resume, ms */
 #define NGX_AGENT_PER_UID        256        /* control connections of one uid */
-#define NGX_AGENT_PARKED_MAX     32
 #define NGX_AGENT_GROUPS_MAX     256
 #define NGX_AGENT_SWEEP          1000
-#define NGX_AGENT_DRAIN_TIME     500
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS  59                   /* Linux 4.13 */
@@ -33,23 +31,14 @@
 static void ngx_agent_control_read(ngx_event_t *rev);
 static void ngx_agent_control_write(ngx_event_t *wev);
 static ssize_t ngx_agent_control_recv(ngx_agent_launcher_t *l);
-static void ngx_agent_control_drop_fds(ngx_agent_launcher_t *l);
-static void ngx_agent_control_close_fd(ngx_agent_launcher_t *l,
-    ngx_socket_t s);
 static ngx_int_t ngx_agent_control_peer(ngx_agent_launcher_t *l);
-
-
+static void ngx_agent_control_finish(ngx_agent_launcher_t *l);
 static void ngx_agent_control_end_over(ngx_event_t *ev);
 static void ngx_agent_control_sweep(ngx_event_t *ev);
 static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
 
 static ngx_queue_t   ngx_agent_launchers;
-static uint64_t      ngx_agent_netns;       /* the broker's own */
-static ngx_socket_t  ngx_agent_parked[NGX_AGENT_PARKED_MAX];
-static uid_t         ngx_agent_parked_uid[NGX_AGENT_PARKED_MAX];
-static ngx_uint_t    ngx_agent_parked_count;
-static ngx_event_t   ngx_agent_over_event;
 static ngx_event_t   ngx_agent_sweep_event;
 static ngx_connection_t  ngx_agent_sweep_connection;
 
@@ -57,17 +46,9 @@ static ngx_connection_t  ngx_agent_sweep_connection;
 ngx_int_t
 ngx_agent_control_start(ngx_cycle_t *cycle)
 {
-    ngx_socket_t  s;
-
     ngx_queue_init(&ngx_agent_launchers);
 
-    s = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0);
-    if (s != -1) {
-        ngx_agent_netns = ngx_agent_netns_cookie(s);
-        (void) close(s);
-    }
-
-    if (ngx_agent_netns == 0) {
+    if (ngx_agent_launcher_netns() == 0) {
         ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
                       "SO_NETNS_COOKIE is not available: a box's sockets "
                       "cannot be told from the host's; the broker needs "
@@ -75,8 +56,8 @@ ngx_agent_control_start(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    ngx_agent_over_event.handler = ngx_agent_control_end_over;
-    ngx_agent_over_event.log = cycle->log;
+    ngx_agent_audit_over.handler = ngx_agent_control_end_over;
+    ngx_agent_audit_over.log = cycle->log;
 
     ngx_agent_sweep_connection.fd = (ngx_socket_t) -1;
     ngx_agent_sweep_event.handler = ngx_agent_control_sweep;
@@ -113,7 +94,7 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
 
         case NGX_AGENT_OPENED:
             /* without a lease it cannot be resumed */
-            ngx_agent_control_end(l, "broker", NULL);
+            ngx_agent_launcher_end(l, "broker", NULL);
             break;
 
         case NGX_AGENT_SERVING:
@@ -128,13 +109,6 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
 
         ngx_agent_control_finish(l);
     }
-}
-
-
-uint64_t
-ngx_agent_control_netns(void)
-{
-    return ngx_agent_netns;
 }
 
 
@@ -191,24 +165,21 @@ ngx_agent_control_init(ngx_connection_t *c)
     ngx_add_timer(c->read, NGX_AGENT_OPEN_TIMEOUT);
 
     if (n > NGX_AGENT_PER_UID) {
-        ngx_agent_control_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, "busy",
                                  "this user has %d control connections",
                                  NGX_AGENT_PER_UID);
         return;
     }
 
-    for (n = 0; n < ngx_agent_parked_count; n++) {
-
-        if (ngx_agent_parked_uid[n] == l->peer.uid) {
-            ngx_agent_control_refuse(l, "not_allowed",
-                                     "this user handed over a descriptor "
-                                     "that was no socket");
-            return;
-        }
+    if (ngx_agent_launcher_is_parked(l->peer.uid)) {
+        ngx_agent_launcher_refuse(l, "not_allowed",
+                                 "this user handed over a descriptor that "
+                                 "was no socket");
+        return;
     }
 
     if (ngx_agent_slot_netns_used(ngx_agent_netns_cookie(c->fd))) {
-        ngx_agent_control_refuse(l, "not_allowed",
+        ngx_agent_launcher_refuse(l, "not_allowed",
                                  "a launcher does not run inside a box");
         return;
     }
@@ -270,7 +241,7 @@ ngx_agent_control_read(ngx_event_t *rev)
 
     if (c->close) {
         c->close = 0;
-        ngx_agent_control_drain(l);
+        ngx_agent_launcher_drain(l);
         return;
     }
 
@@ -278,7 +249,7 @@ ngx_agent_control_read(ngx_event_t *rev)
         rev->timedout = 0;
 
         if (l->phase == NGX_AGENT_CLOSING) {
-            ngx_agent_control_closed(l);
+            ngx_agent_launcher_closed(l);
             return;
         }
 
@@ -338,7 +309,7 @@ ngx_agent_control_read(ngx_event_t *rev)
         ngx_memmove(l->line, start, l->len);
 
         if (l->len == NGX_AGENT_LINE_MAX) {
-            ngx_agent_control_refuse(l, "bad_request",
+            ngx_agent_launcher_refuse(l, "bad_request",
                                      "a line is longer than %d bytes",
                                      NGX_AGENT_LINE_MAX);
             l->len = 0;
@@ -422,7 +393,7 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
         for (i = 0; i < count; i++) {
 
             if (l->fds_count == NGX_AGENT_DOORS_MAX) {
-                ngx_agent_control_close_fd(l, fd[i]);
+                ngx_agent_launcher_close_fd(l, fd[i]);
                 continue;
             }
 
@@ -433,7 +404,7 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
     l->len += n;
 
     if (msg.msg_flags & MSG_CTRUNC && msg.msg_control) {
-        ngx_agent_control_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, "bad_descriptor",
                                  "more than %d descriptors in one message",
                                  NGX_AGENT_DOORS_MAX);
         l->len = 0;
@@ -443,44 +414,9 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
 }
 
 
-/*
- * This worker leaves (reload, quit): the launcher is told, the doors are
- * free for the next worker at once.  Connections that were accepted here are
- * served to their end; this connection stays, so that the end of the task is
- * heard.
- */
-
-void
-ngx_agent_control_drain(ngx_agent_launcher_t *l)
-{
-    switch (l->phase) {
-
-    case NGX_AGENT_SERVING:
-        ngx_agent_doors_close(l->task);
-        l->phase = NGX_AGENT_DRAINED;
-        ngx_agent_control_send(l, json_pack("{s:s}", "event", "drain"));
-
-        /* the worker stays until the event is sent and what crosses it heard */
-
-        ngx_add_timer(l->connection->read, NGX_AGENT_DRAIN_TIME);
-        return;
-
-    default:
-
-        /*
-         * What was begun here goes on here: a launcher that has connected
-         * may have asked already.  Its time to ask is bounded, and what is
-         * served by a worker that leaves is drained at once.
-         */
-
-        return;
-    }
-}
-
-
 /* The connection is over, whoever ended it; l is gone with it. */
 
-void
+static void
 ngx_agent_control_finish(ngx_agent_launcher_t *l)
 {
     ngx_connection_t  *c;
@@ -498,7 +434,7 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
         case NGX_AGENT_DRAINED:
         case NGX_AGENT_CLOSING:
             /* nothing, if another connection has the lease by now */
-            ngx_agent_control_end(l, ngx_agent_control_lost(l), NULL);
+            ngx_agent_launcher_end(l, ngx_agent_control_lost(l), NULL);
             break;
 
         default:
@@ -510,7 +446,7 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
         l->task = NULL;
     }
 
-    ngx_agent_control_drop_fds(l);
+    ngx_agent_launcher_drop_fds(l);
 
     json_decref(l->request);
     free(l->out);
@@ -557,69 +493,6 @@ ngx_agent_control_lost(ngx_agent_launcher_t *l)
 }
 
 
-void
-ngx_agent_control_refuse(ngx_agent_launcher_t *l, const char *error,
-    const char *fmt, ...)
-{
-    char     message[256];
-    va_list  args;
-
-    va_start(args, fmt);
-    (void) vsnprintf(message, sizeof(message), fmt, args);
-    va_end(args);
-
-    ngx_agent_refused(l, error, message);
-
-    if (l->task) {
-        ngx_agent_doors_close(l->task);
-        ngx_agent_task_cut(l->task);
-        ngx_agent_control_end(l, "launcher_refused", NULL);
-    }
-
-    l->phase = NGX_AGENT_DONE;
-
-    ngx_agent_control_drop_fds(l);
-
-    ngx_agent_control_send(l, json_pack("{s:b, s:s, s:s}", "ok", 0,
-                                        "error", error,
-                                        "message", message));
-}
-
-
-void
-ngx_agent_control_send(ngx_agent_launcher_t *l, json_t *reply)
-{
-    char    *text;
-    size_t   len;
-    u_char  *out;
-
-    text = reply ? json_dumps(reply, JSON_COMPACT|JSON_ENSURE_ASCII
-                                     |JSON_REAL_PRECISION(9)) : NULL;
-
-    json_decref(reply);
-
-    if (text == NULL) {
-        ngx_log_error(NGX_LOG_ALERT, l->connection->log, 0,
-                      "no memory for an answer to a launcher");
-        return;
-    }
-
-    len = ngx_strlen(text);
-    out = realloc(l->out, l->out_len + len + 1);
-
-    if (out) {
-        ngx_memcpy(out + l->out_len, text, len);
-        out[l->out_len + len] = '\n';
-        l->out = out;
-        l->out_len += len + 1;
-    }
-
-    free(text);
-
-    ngx_post_event(l->connection->write, &ngx_posted_events);
-}
-
-
 static void
 ngx_agent_control_write(ngx_event_t *wev)
 {
@@ -658,62 +531,12 @@ ngx_agent_control_write(ngx_event_t *wev)
 }
 
 
-static void
-ngx_agent_control_drop_fds(ngx_agent_launcher_t *l)
-{
-    while (l->fds_count) {
-        ngx_agent_control_close_fd(l, l->fds[--l->fds_count]);
-    }
-}
-
-
-/*
- * Closing a foreign descriptor can block for ever (a file of a FUSE mount
- * that does not answer).  A socket's close can be interrupted; what is no
- * socket is put aside until this process ends, and its user is served no
- * more.
- */
-
-static void
-ngx_agent_control_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
-{
-    int        domain;
-    socklen_t  len;
-
-    len = sizeof(int);
-
-    if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0) {
-        ngx_agent_close_given(s);
-        return;
-    }
-
-    if (ngx_agent_parked_count < NGX_AGENT_PARKED_MAX) {
-        ngx_agent_parked[ngx_agent_parked_count] = s;
-        ngx_agent_parked_uid[ngx_agent_parked_count] = l->peer.uid;
-        ngx_agent_parked_count++;
-    }
-
-    /* past the bound the number leaks: nothing is worth a stopped worker */
-
-    ngx_log_error(NGX_LOG_ERR, l->connection->log, 0,
-                  "uid %uD handed over a descriptor that is no socket",
-                  l->peer.uid);
-}
-
-
 /*
  * A box that has filled its share of the audit: nothing more of it is
  * recorded, so nothing more is done for it.  What it was refused meanwhile is
  * counted in the line of its end.  Found by the worker that writes the last
  * line, and by the sweep of the one that has the lease.
  */
-
-void
-ngx_agent_control_over(void)
-{
-    ngx_post_event(&ngx_agent_over_event, &ngx_posted_events);
-}
-
 
 static void
 ngx_agent_control_end_over(ngx_event_t *ev)
@@ -736,7 +559,7 @@ ngx_agent_control_end_over(ngx_event_t *ev)
         }
 
         l->is_over = 1;
-        ngx_agent_control_cut(l);
+        ngx_agent_launcher_cut(l);
     }
 }
 

@@ -1,109 +1,26 @@
 /*
- * A launcher's control connection, as the files of the control protocol share
- * it: ngx_agent_control.c reads and writes it, ngx_agent_ops.c understands
- * what is said, ngx_agent_open.c begins tasks.
+ * agent_control, the socket on which launchers open tasks and end them.
  */
 
 #ifndef NGX_AGENT_CONTROL_H
 #define NGX_AGENT_CONTROL_H
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 
 
-typedef enum {
-    NGX_AGENT_NEW = 0,
-    NGX_AGENT_OPENED,
-    NGX_AGENT_SERVING,
-    NGX_AGENT_CLOSING,
-    NGX_AGENT_DRAINED,
-    NGX_AGENT_DONE                          /* a refusal is being sent */
-} ngx_agent_phase_e;
+/* ngx_agent_listen.c */
+
+char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, ngx_agent_srv_conf_t *ascf);
 
 
-typedef struct {
-    ngx_queue_t            queue;           /* of the worker's launchers */
-    ngx_connection_t      *connection;
-    ngx_agent_srv_conf_t  *ascf;
-    ngx_agent_main_conf_t *amcf;
+/* ngx_agent_control.c */
 
-    ngx_agent_phase_e      phase;
-    ngx_agent_task_t      *task;
-
-    struct ucred           peer;
-    gid_t                 *groups;
-    ngx_uint_t             groups_count;
-
-    ngx_agent_door_spec_t  doors[NGX_AGENT_DOORS_MAX];
-    ngx_uint_t             doors_count;
-    time_t                 expires;
-
-    ngx_socket_t           fds[NGX_AGENT_DOORS_MAX];
-    ngx_uint_t             fds_count;
-
-    u_char                *line;            /* what has come of the next one */
-    size_t                 len;
-
-    u_char                *out;             /* what is still to be sent */
-    size_t                 out_len;
-
-    ngx_uint_t             near_limits;     /* recorded so far */
-
-    json_t                *request;         /* of `close`, while cutting */
-    unsigned               is_over:1;       /* cut by its audit_budget */
-} ngx_agent_launcher_t;
-
-
-/* A launcher has connected. */
-void ngx_agent_control_init(ngx_connection_t *c);
-
-/* One line of the protocol, without its newline. */
-void ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line,
-    size_t len);
-
-/* Cuts the task's connections; it is closed when they are gone. */
-void ngx_agent_control_cut(ngx_agent_launcher_t *l);
-
-/* `close`, once the task's connections are gone or their time is over. */
-void ngx_agent_control_closed(ngx_agent_launcher_t *l);
-
-/* Writes the task's end, if its lease is still this worker's. */
-void ngx_agent_control_end(ngx_agent_launcher_t *l, const char *reason,
-    json_t *request);
-
-/* The connection is over, whoever ended it; l is gone with it. */
-void ngx_agent_control_finish(ngx_agent_launcher_t *l);
-
-void ngx_agent_control_drain(ngx_agent_launcher_t *l);
-
-/* Takes the reply over; it is sent from the event loop. */
-void ngx_agent_control_send(ngx_agent_launcher_t *l, json_t *reply);
-
-/* Sends and records a refusal, and ends what there is of a task. */
-void ngx_agent_control_refuse(ngx_agent_launcher_t *l, const char *error,
-    const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* The operations that begin a task, or take it over: ngx_agent_open.c. */
-void ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request);
-void ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request);
-void ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request);
-
-/* Checks that refuse by themselves: NGX_DECLINED, or NULL. */
-ngx_int_t ngx_agent_control_version(ngx_agent_launcher_t *l,
-    json_t *request);
-const policy_t *ngx_agent_control_policy(ngx_agent_launcher_t *l,
-    ngx_agent_set_t *set, const char *name);
-
-/* A refusal's line in the audit, or one more that is told later. */
-void ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
-    const char *message);
-
-/* Tells of those that have no line: each second, and when a worker ends. */
-void ngx_agent_refused_rest(void);
-
-/* The broker's own net namespace, as SO_NETNS_COOKIE names it. */
-uint64_t ngx_agent_control_netns(void);
+ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
+void ngx_agent_control_stop(ngx_cycle_t *cycle);
 
 
 #endif /* NGX_AGENT_CONTROL_H */

@@ -4,7 +4,7 @@
  */
 
 
-#include "control/ngx_agent_control.h"
+#include "control/ngx_agent_launcher.h"
 
 
 #define NGX_AGENT_LOCK_WAIT  2500           /* ms, for a broker that ends */

@@ -6,7 +6,7 @@
  */
 
 
-#include "control/ngx_agent_control.h"
+#include "control/ngx_agent_launcher.h"
 
 
 #define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
@@ -35,7 +35,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     const policy_t   *policy;
     ngx_agent_set_t  *set;
 
-    if (ngx_agent_control_version(l, request) != NGX_OK) {
+    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
         return;
     }
 
@@ -43,11 +43,11 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
 
     set = ngx_agent_set_get(l->connection->log);
     if (set == NULL) {
-        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
         return;
     }
 
-    policy = ngx_agent_control_policy(l, set, name);
+    policy = ngx_agent_launcher_policy(l, set, name);
 
     if (policy == NULL
         || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
@@ -61,11 +61,11 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     if (l->task == NULL
         || ngx_agent_random(random, sizeof(random)) != NGX_OK)
     {
-        ngx_agent_control_refuse(l, "internal", "out of memory");
+        ngx_agent_launcher_refuse(l, "internal", "out of memory");
         goto done;
     }
 
-    ngx_agent_hex(l->task->id, random, sizeof(random));
+    (void) ngx_hex_dump(l->task->id, random, sizeof(random));
     l->task->uid = l->peer.uid;
     (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
                        sizeof(l->task->policy));
@@ -77,7 +77,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     if (rc != NGX_OK) {
         ngx_agent_task_release(l->task);
         l->task = NULL;
-        ngx_agent_control_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, "busy",
                                  "the zone is full of live tasks: "
                                  "make \"agent_zone\" larger");
         goto done;
@@ -103,7 +103,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     audit_line_close(&line);
 
     if (ngx_agent_audit_write(&line, l->task->id) != NGX_OK) {
-        ngx_agent_control_refuse(l, "internal",
+        ngx_agent_launcher_refuse(l, "internal",
                                  "the audit log cannot be written");
         goto done;
     }
@@ -112,7 +112,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
 
     ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
 
-    ngx_agent_control_send(l, ngx_agent_control_opened(l, policy));
+    ngx_agent_launcher_send(l, ngx_agent_control_opened(l, policy));
 
 done:
 
@@ -143,7 +143,7 @@ ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
                                 ? "is not in \"env\" of the policy: ask its "
                                   "operator to add it there, or leave it out"
                                 : "has a value that is no string");
-            ngx_agent_control_refuse(l, "bad_request", "%s", err);
+            ngx_agent_launcher_refuse(l, "bad_request", "%s", err);
             return NGX_DECLINED;
         }
     }
@@ -346,7 +346,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     task = l->task;
 
     if (l->fds_count != l->doors_count) {
-        ngx_agent_control_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, "bad_descriptor",
                                  "%d sockets were handed over for %d doors",
                                  (int) l->fds_count, (int) l->doors_count);
         return NGX_DECLINED;
@@ -357,9 +357,9 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     for (i = 0; i < l->fds_count; i++) {
 
         why = ngx_agent_door_check(l->fds[i], &l->doors[i],
-                                   ngx_agent_control_netns(), &netns);
+                                   ngx_agent_launcher_netns(), &netns);
         if (why) {
-            ngx_agent_control_refuse(l, "bad_descriptor", "%s", why);
+            ngx_agent_launcher_refuse(l, "bad_descriptor", "%s", why);
             return NGX_DECLINED;
         }
     }
@@ -367,7 +367,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     rc = ngx_agent_slot_take(task->id, l->peer.uid, netns, &task->sequence);
 
     if (rc != NGX_OK) {
-        ngx_agent_control_refuse(l,
+        ngx_agent_launcher_refuse(l,
                          rc == NGX_DECLINED ? "task_unknown"
                                             : "bad_descriptor",
                          rc == NGX_DECLINED
@@ -390,7 +390,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
                                 netns, l->expires, lease)
            == 0)
     {
-        ngx_agent_control_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, "busy",
                                  "no connection is free for the doors: raise "
                                  "\"worker_connections\"");
         return NGX_DECLINED;
@@ -402,11 +402,11 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
 
     l->phase = NGX_AGENT_SERVING;
 
-    ngx_agent_control_send(l, json_pack("{s:b, s:s}", "ok", 1,
+    ngx_agent_launcher_send(l, json_pack("{s:b, s:s}", "ok", 1,
                                         "lease", lease));
 
     if (ngx_exiting || ngx_quit) {
-        ngx_agent_control_drain(l);
+        ngx_agent_launcher_drain(l);
     }
 
     return NGX_OK;
@@ -426,7 +426,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     ngx_agent_set_t        *set;
     ngx_agent_slot_view_t   view;
 
-    if (ngx_agent_control_version(l, request) != NGX_OK) {
+    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
         return;
     }
 
@@ -434,13 +434,13 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     lease = json_string_value(json_object_get(request, "lease"));
 
     if (l->fds_count == 0) {
-        ngx_agent_control_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, "bad_descriptor",
                                  "no sockets were handed over");
         return;
     }
 
     if (ngx_agent_control_specs_of(l) != NGX_OK) {
-        ngx_agent_control_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, "bad_descriptor",
                                  "a descriptor is not a socket");
         return;
     }
@@ -452,7 +452,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
                               netns, name, &expires, &instance)
         != NGX_OK)
     {
-        ngx_agent_control_refuse(l, "lease_invalid",
+        ngx_agent_launcher_refuse(l, "lease_invalid",
                                  "the lease is not this user's, of this net "
                                  "namespace, or has expired");
         return;
@@ -460,7 +460,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
 
     set = ngx_agent_set_get(l->connection->log);
     if (set == NULL) {
-        ngx_agent_control_refuse(l, "internal", "no policies are loaded");
+        ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
         return;
     }
 
@@ -470,7 +470,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         || !policy_allows_launcher(policy, l->peer.uid, l->groups,
                                    l->groups_count, geteuid()))
     {
-        ngx_agent_control_refuse(l, "policy_gone",
+        ngx_agent_launcher_refuse(l, "policy_gone",
                                  "the policy is gone, or this user may no "
                                  "longer use it");
         goto done;
@@ -479,7 +479,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
     l->task = ngx_agent_task_create(l->connection->log);
 
     if (l->task == NULL) {
-        ngx_agent_control_refuse(l, "internal", "out of memory");
+        ngx_agent_launcher_refuse(l, "internal", "out of memory");
         goto done;
     }
 
@@ -500,7 +500,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         if (instance == ngx_agent_zone_instance()) {
             ngx_agent_task_release(l->task);
             l->task = NULL;
-            ngx_agent_control_refuse(l, "task_unknown", "the task has ended");
+            ngx_agent_launcher_refuse(l, "task_unknown", "the task has ended");
             goto done;
         }
 
@@ -510,7 +510,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         {
             ngx_agent_task_release(l->task);
             l->task = NULL;
-            ngx_agent_control_refuse(l, "busy",
+            ngx_agent_launcher_refuse(l, "busy",
                                      "the zone is full of live tasks: "
                                      "make \"agent_zone\" larger");
             goto done;

@@ -7,7 +7,7 @@
  */
 
 
-#include "control/ngx_agent_control.h"
+#include "control/ngx_agent_launcher.h"
 
 
 #define NGX_AGENT_REFUSED_UIDS   64         /* that are told apart */

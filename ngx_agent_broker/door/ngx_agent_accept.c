@@ -13,18 +13,10 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 
-#include <signal.h>
-#include <sys/syscall.h>
-
-
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id  _sigev_un._tid
-#endif
 
 #define NGX_AGENT_ACCEPT_BATCH   16
-#define NGX_AGENT_INTERRUPT_NS   2000000
 #define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
 
 
@@ -34,10 +26,6 @@ static void ngx_agent_doors_resume(ngx_agent_task_t *task);
 static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
 static void ngx_agent_connection_cleanup(void *data);
-
-
-static timer_t    ngx_agent_interrupt_timer;
-static ngx_pid_t  ngx_agent_interrupt_pid;
 
 
 void
@@ -213,56 +201,6 @@ ngx_agent_doors_resume(ngx_agent_task_t *task)
 }
 
 
-void
-ngx_agent_interrupt(ngx_uint_t on)
-{
-    struct sigevent    event;
-    struct itimerspec  when;
-
-    if (ngx_agent_interrupt_pid != ngx_pid) {
-
-        /* timers are not inherited by fork(2) */
-
-        ngx_memzero(&event, sizeof(struct sigevent));
-        event.sigev_notify = SIGEV_THREAD_ID;
-        event.sigev_signo = SIGALRM;
-        event.sigev_notify_thread_id = syscall(SYS_gettid);
-
-        if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_interrupt_timer)
-            == -1)
-        {
-            return;
-        }
-
-        ngx_agent_interrupt_pid = ngx_pid;
-    }
-
-    ngx_memzero(&when, sizeof(struct itimerspec));
-
-    if (on) {
-        when.it_value.tv_nsec = NGX_AGENT_INTERRUPT_NS;
-        when.it_interval.tv_nsec = NGX_AGENT_INTERRUPT_NS;
-    }
-
-    (void) timer_settime(ngx_agent_interrupt_timer, 0, &when, NULL);
-}
-
-
-/*
- * A socket that lingers makes its last close wait until what it has sent is
- * taken.  Which close is the last is the launcher's to say, and a Unix socket
- * may hold such a one among the messages that it has not read.
- */
-
-void
-ngx_agent_close_given(ngx_socket_t s)
-{
-    ngx_agent_interrupt(1);
-    (void) ngx_close_socket(s);
-    ngx_agent_interrupt(0);
-}
-
-
 /* What ngx_event_accept() does for a connection of its own. */
 
 static void
@@ -407,40 +345,4 @@ ngx_agent_connection_cleanup(void *data)
     }
 
     ngx_agent_task_release(task);
-}
-
-
-void
-ngx_agent_door_connection(ngx_connection_t *c)
-{
-    if (ngx_agent_connection(c)->door->kind == NGX_AGENT_DOOR_DNS_TCP) {
-        ngx_agent_dns_tcp(c);
-
-    } else {
-        ngx_agent_connect(c);
-    }
-}
-
-
-ngx_agent_connection_t *
-ngx_agent_connection(ngx_connection_t *c)
-{
-    if (c->listening == NULL
-        || c->listening->handler != ngx_agent_door_connection)
-    {
-        return NULL;
-    }
-
-    return (ngx_agent_connection_t *) c->listening;
-}
-
-
-ngx_agent_task_t *
-ngx_agent_connection_task(ngx_connection_t *c)
-{
-    ngx_agent_connection_t  *ac;
-
-    ac = ngx_agent_connection(c);
-
-    return ac ? ac->task : NULL;
 }

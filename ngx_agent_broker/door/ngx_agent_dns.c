@@ -6,7 +6,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 #include "parse/dns.h"
 
 
@@ -362,7 +362,6 @@ ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
 
     ngx_memzero(&ctx, sizeof(ngx_agent_ctx_t));
 
-    ctx.dns = 1;
     ctx.reason = reason;
 
     name = &ctx.target.authority;
@@ -383,7 +382,7 @@ ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
         ctx.policy = policy_set_find(set->policies, (char *) policy);
     }
 
-    ngx_agent_slot_refuse(task->id, &ctx,
+    ngx_agent_slot_refuse(task->id, &ctx.target, reason, 1,
                           reason == NGX_AGENT_REASON_MALFORMED
                           ? "ask one question, with a plain host name"
                           : ngx_agent_hint(&ctx, text));

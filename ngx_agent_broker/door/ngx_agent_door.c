@@ -2,18 +2,11 @@
  * A box's doors.  The launcher opened the listening sockets inside the box's
  * net namespace and handed them over; this file checks them and makes them
  * listening sockets of nginx's own.
- *
- * The launcher keeps copies of the same open file descriptions, so an epoll
- * entry outlives our close(): it is removed before it.
  */
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE  71             /* Linux 5.14 */
-#endif
 
 #ifndef IPV6_FREEBIND
 #define IPV6_FREEBIND  78               /* Linux 4.15 */
@@ -25,23 +18,6 @@ static ngx_int_t ngx_agent_door_open(ngx_agent_task_t *task,
     const ngx_agent_door_spec_t *spec, ngx_socket_t s);
 static void ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
     ngx_agent_door_t *door, ngx_uint_t tls);
-
-
-uint64_t
-ngx_agent_netns_cookie(ngx_socket_t s)
-{
-    uint64_t   cookie;
-    socklen_t  len;
-
-    cookie = 0;
-    len = sizeof(cookie);
-
-    if (getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) == -1) {
-        return 0;
-    }
-
-    return cookie;
-}
 
 
 const char *
@@ -129,40 +105,6 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 }
 
 
-ngx_agent_task_t *
-ngx_agent_task_create(ngx_log_t *log)
-{
-    ngx_pool_t        *pool;
-    ngx_agent_task_t  *task;
-
-    pool = ngx_create_pool(4096, ngx_cycle->log);
-    if (pool == NULL) {
-        return NULL;
-    }
-
-    task = ngx_pcalloc(pool, sizeof(ngx_agent_task_t));
-    if (task == NULL) {
-        ngx_destroy_pool(pool);
-        return NULL;
-    }
-
-    task->pool = pool;
-    task->references = 1;
-    ngx_queue_init(&task->connections);
-
-    return task;
-}
-
-
-void
-ngx_agent_task_release(ngx_agent_task_t *task)
-{
-    if (--task->references == 0) {
-        ngx_destroy_pool(task->pool);
-    }
-}
-
-
 ngx_int_t
 ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
     const ngx_agent_door_spec_t *specs, ngx_socket_t *fds, ngx_uint_t n)
@@ -204,17 +146,6 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
 }
 
 
-void
-ngx_agent_doors_close(ngx_agent_task_t *task)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < task->doors_count; i++) {
-        ngx_agent_door_close(&task->doors[i]);
-    }
-}
-
-
 /*
  * The door as a listening socket of nginx's own: the port and address that
  * core looks up lead to the server with agent_control, which has no other
@@ -236,6 +167,8 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     door->kind = spec->kind;
     door->port = spec->port;
     door->core = ascf->core;
+    door->handler = spec->kind == NGX_AGENT_DOOR_DNS_TCP ? ngx_agent_dns_tcp
+                                                         : ngx_agent_connect;
     door->task = task;
 
     ls = &door->ls;
@@ -252,7 +185,7 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     ls->sockaddr = &door->sockaddr.sockaddr;
     ls->socklen = len;
     ls->type = SOCK_STREAM;
-    ls->handler = ngx_agent_door_connection;
+    ls->handler = ngx_agent_task_accepted;
     ls->pool_size = ascf->core->connection_pool_size;
     ls->addr_ntop = 1;
     ls->addr_text_max_len = NGX_SOCKADDR_STRLEN;
@@ -344,84 +277,4 @@ ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
 
     entrance->port.naddrs = 1;
     entrance->port.addrs = &entrance->addr;
-}
-
-
-void
-ngx_agent_door_close(ngx_agent_door_t *door)
-{
-    ngx_socket_t       s;
-    ngx_connection_t  *c;
-
-    c = door->connection;
-
-    if (c == NULL) {
-        return;
-    }
-
-    door->connection = NULL;
-
-    /*
-     * Before the close: the launcher shares the description, so the entry
-     * would stay in epoll and wake this worker for every connection.
-     */
-
-    if (c->read->active) {
-        (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
-    }
-
-    if (c->read->timer_set) {
-        ngx_del_timer(c->read);
-    }
-
-    if (c->read->posted) {
-        ngx_delete_posted_event(c->read);
-    }
-
-    s = c->fd;
-
-    ngx_free_connection(c);
-    c->fd = (ngx_socket_t) -1;
-
-    ngx_agent_close_given(s);
-}
-
-
-const char *
-ngx_agent_door_name(ngx_agent_door_e kind)
-{
-    static const char  *names[NGX_AGENT_DOORS] = {
-        [NGX_AGENT_DOOR_PROXY] = "proxy",
-        [NGX_AGENT_DOOR_WEB] = "web",
-        [NGX_AGENT_DOOR_DNS_UDP] = "dns-udp",
-        [NGX_AGENT_DOOR_DNS_TCP] = "dns-tcp",
-    };
-
-    return names[kind];
-}
-
-
-/*
- * The connections see the end of their peer, and core's own handlers finish
- * them: requests are logged, upstream connections closed.
- */
-
-void
-ngx_agent_task_cut(ngx_agent_task_t *task)
-{
-    ngx_queue_t             *q;
-    ngx_agent_connection_t  *ac;
-
-    task->ended = 1;
-
-    ngx_agent_reuse_drop(task);
-
-    for (q = ngx_queue_head(&task->connections);
-         q != ngx_queue_sentinel(&task->connections);
-         q = ngx_queue_next(q))
-    {
-        ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
-
-        (void) shutdown(ac->connection->fd, SHUT_RDWR);
-    }
 }

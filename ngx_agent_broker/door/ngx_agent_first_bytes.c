@@ -16,7 +16,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 #include "parse/connect.h"
 
 

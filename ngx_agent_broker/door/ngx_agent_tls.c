@@ -9,7 +9,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "door/ngx_agent_door.h"
 #include "parse/client_hello.h"
 
 #include <openssl/pem.h>

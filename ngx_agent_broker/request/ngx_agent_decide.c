@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 
 static ngx_int_t ngx_agent_judge(ngx_http_request_t *r,
@@ -117,7 +117,7 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
         used = 0;
     }
 
-    ngx_agent_hex(ctx->request, random + used, n);
+    (void) ngx_hex_dump(ctx->request, random + used, n);
     used += n;
 
     ctx->task = task;

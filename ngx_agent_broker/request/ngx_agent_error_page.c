@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 
 static ngx_agent_reason_e ngx_agent_page_failure(ngx_agent_ctx_t *ctx);
@@ -119,51 +119,6 @@ ngx_agent_page_failure(ngx_agent_ctx_t *ctx)
     }
 
     return NGX_AGENT_REASON_INTERNAL;
-}
-
-
-/* What core made of it: nothing else tells why the request ended here. */
-
-ngx_agent_reason_e
-ngx_agent_page_reason(ngx_http_request_t *r)
-{
-    ngx_uint_t        i;
-    ngx_agent_ctx_t  *ctx;
-
-    static const struct {
-        ngx_uint_t          status;
-        ngx_agent_reason_e  reason;
-    } reasons[] = {
-        { NGX_HTTP_BAD_REQUEST, NGX_AGENT_REASON_MALFORMED },
-        { NGX_HTTP_NOT_ALLOWED, NGX_AGENT_REASON_METHOD },
-        { NGX_HTTP_REQUEST_TIME_OUT, NGX_AGENT_REASON_TIMEOUT },
-        { NGX_HTTP_REQUEST_ENTITY_TOO_LARGE, NGX_AGENT_REASON_BODY },
-        { NGX_HTTP_REQUEST_URI_TOO_LARGE, NGX_AGENT_REASON_URI },
-        { NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_AGENT_REASON_ABORTED },
-        { NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_AGENT_REASON_INTERNAL },
-        { NGX_HTTP_BAD_GATEWAY, NGX_AGENT_REASON_NO_ANSWER },
-        { NGX_HTTP_GATEWAY_TIME_OUT, NGX_AGENT_REASON_UPSTREAM_TIMEOUT },
-
-        /* a transfer coding, a version: what was sent is at fault */
-        { NGX_HTTP_NOT_IMPLEMENTED, NGX_AGENT_REASON_MALFORMED },
-        { NGX_HTTP_VERSION_NOT_SUPPORTED, NGX_AGENT_REASON_MALFORMED },
-        { 0, NGX_AGENT_REASON_RULE }
-    };
-
-    for (i = 0; reasons[i].status; i++) {
-        if (r->headers_out.status == reasons[i].status) {
-            return reasons[i].reason;
-        }
-    }
-
-    if (r->headers_out.status > NGX_HTTP_INTERNAL_SERVER_ERROR) {
-        return NGX_AGENT_REASON_INTERNAL;
-    }
-
-    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
-
-    return (ctx && ctx->state != NGX_AGENT_UNDECIDED)
-           ? NGX_AGENT_REASON_ABORTED : NGX_AGENT_REASON_MALFORMED;
 }
 
 

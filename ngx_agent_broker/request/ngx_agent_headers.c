@@ -9,7 +9,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 
 #define NGX_AGENT_NAMES     64              /* a power of two */

@@ -9,7 +9,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 
 #define NGX_AGENT_REUSE_MAX       256       /* connections, in a worker */
@@ -41,6 +41,7 @@ typedef struct {
 } ngx_agent_reuse_t;
 
 
+static void ngx_agent_reuse_drop(ngx_agent_task_t *task);
 static void ngx_agent_reuse_init(void);
 static ngx_uint_t ngx_agent_reuse_max(void);
 static ngx_agent_reuse_t *ngx_agent_reuse_oldest(ngx_agent_task_t *task);
@@ -166,6 +167,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 
     item->task = ctx->task;
     ctx->task->kept++;
+    ctx->task->drop = ngx_agent_reuse_drop;
 
     item->connection = c;
     item->session = NULL;
@@ -268,6 +270,7 @@ ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
 
     ngx_agent_reuse_key(ctx, &item->key);
     item->session = session;
+    ctx->task->drop = ngx_agent_reuse_drop;
 
     ngx_queue_insert_head(&ngx_agent_sessions, &item->queue);
     ngx_agent_sessions_count++;
@@ -276,7 +279,7 @@ ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
 
 /* The task has ended. */
 
-void
+static void
 ngx_agent_reuse_drop(ngx_agent_task_t *task)
 {
     ngx_uint_t          i;

@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 
 static ngx_int_t ngx_agent_addresses(ngx_agent_ctx_t *ctx,

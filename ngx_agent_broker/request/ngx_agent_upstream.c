@@ -16,7 +16,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "request/ngx_agent_request.h"
 
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>

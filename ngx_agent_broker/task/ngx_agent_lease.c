@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "task/ngx_agent_task.h"
 
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
@@ -25,20 +25,6 @@
 static ngx_int_t ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf,
     const u_char *task, uid_t uid, const char *policy, uint64_t netns,
     time_t expires, uint64_t instance, u_char hex[65]);
-
-
-ngx_int_t
-ngx_agent_random(u_char *dst, size_t n)
-{
-    return RAND_bytes(dst, (int) n) == 1 ? NGX_OK : NGX_ERROR;
-}
-
-
-void
-ngx_agent_hex(u_char *dst, const u_char *src, size_t n)
-{
-    (void) ngx_hex_dump(dst, (u_char *) src, n);
-}
 
 
 size_t
@@ -146,7 +132,7 @@ ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
         return NGX_ERROR;
     }
 
-    ngx_agent_hex(hex, digest, 32);
+    (void) ngx_hex_dump(hex, digest, 32);
     hex[64] = '\0';
 
     return NGX_OK;

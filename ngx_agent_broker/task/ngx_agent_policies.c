@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "task/ngx_agent_task.h"
 
 #include <openssl/x509.h>
 

@@ -274,39 +274,6 @@ ngx_agent_slot_find(const u_char *id)
 }
 
 
-void
-ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
-    ngx_rbtree_node_t *sentinel)
-{
-    ngx_rbtree_node_t  **p;
-
-    for ( ;; ) {
-
-        if (node->key != temp->key) {
-            p = (node->key < temp->key) ? &temp->left : &temp->right;
-
-        } else {
-            p = (ngx_memcmp(((ngx_agent_slot_t *) node)->id,
-                            ((ngx_agent_slot_t *) temp)->id,
-                            NGX_AGENT_ID_LEN)
-                 < 0) ? &temp->left : &temp->right;
-        }
-
-        if (*p == sentinel) {
-            break;
-        }
-
-        temp = *p;
-    }
-
-    *p = node;
-    node->parent = temp;
-    node->left = sentinel;
-    node->right = sentinel;
-    ngx_rbt_red(node);
-}
-
-
 static void
 ngx_agent_slot_destroy(ngx_agent_slot_t *slot)
 {

@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_agent_broker.h"
+#include "task/ngx_agent_task.h"
 
 #include <sys/file.h>
 

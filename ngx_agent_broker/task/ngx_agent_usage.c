@@ -218,8 +218,8 @@ ngx_agent_slot_is_over(const u_char *id)
  */
 
 void
-ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
-    const char *hint)
+ngx_agent_slot_refuse(const u_char *id, const target_t *target,
+    ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint)
 {
     u_char               *p;
     size_t                method, host, path, tail, pages;
@@ -228,15 +228,15 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     ngx_agent_slot_t     *slot;
     ngx_agent_refusal_t  *refusal;
 
-    method = ngx_min(ctx->target.method_len, 32);
-    host = ctx->target.authority.host_len;
-    path = ngx_min(ctx->target.path_len, 128);
+    method = ngx_min(target->method_len, 32);
+    host = target->authority.host_len;
+    path = ngx_min(target->path_len, 128);
     tail = hint ? ngx_min(ngx_strlen(hint), NGX_AGENT_HINT_MAX) : 0;
 
     /* a malformed request has none of them, and memcpy() takes no NULL */
 
-    verb = method ? (const char *) ctx->target.method : "";
-    where = path ? (const char *) ctx->target.path : "";
+    verb = method ? (const char *) target->method : "";
+    where = path ? (const char *) target->path : "";
     said = tail ? hint : "";
 
     slot = ngx_agent_slot_lock(id);
@@ -254,14 +254,14 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
         p = refusal->data;
 
-        if (refusal->reason == ctx->reason
-            && refusal->dns == ctx->dns
-            && refusal->port == ctx->target.authority.port
+        if (refusal->reason == reason
+            && refusal->dns == is_dns
+            && refusal->port == target->authority.port
             && refusal->method_len == method
             && refusal->host_len == host
             && refusal->path_len == path
             && ngx_memcmp(p, verb, method) == 0
-            && ngx_memcmp(p + method, ctx->target.authority.host, host) == 0
+            && ngx_memcmp(p + method, target->authority.host, host) == 0
             && ngx_memcmp(p + method + host, where, path) == 0)
         {
             refusal->count++;
@@ -287,9 +287,9 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
     }
 
     refusal->count = 1;
-    refusal->port = ctx->target.authority.port;
-    refusal->reason = ctx->reason;
-    refusal->dns = ctx->dns;
+    refusal->port = target->authority.port;
+    refusal->reason = reason;
+    refusal->dns = is_dns;
     refusal->method_len = method;
     refusal->host_len = host;
     refusal->path_len = path;
@@ -297,7 +297,7 @@ ngx_agent_slot_refuse(const u_char *id, ngx_agent_ctx_t *ctx,
 
     p = refusal->data;
     p = ngx_cpymem(p, verb, method);
-    p = ngx_cpymem(p, ctx->target.authority.host, host);
+    p = ngx_cpymem(p, target->authority.host, host);
     p = ngx_cpymem(p, where, path);
     (void) ngx_cpymem(p, said, tail);
 

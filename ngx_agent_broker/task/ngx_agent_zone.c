@@ -36,6 +36,8 @@ typedef struct {
 
 
 static ngx_int_t ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data);
+static void ngx_agent_zone_insert(ngx_rbtree_node_t *temp,
+    ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
 static ngx_int_t ngx_agent_vault_init(ngx_shm_zone_t *shm_zone, void *data);
 
 
@@ -128,7 +130,7 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         }
 
         ngx_rbtree_init(&zone->rbtree, &zone->sentinel,
-                        ngx_agent_slot_insert);
+                        ngx_agent_zone_insert);
         ngx_queue_init(&zone->slots);
 
         if (ngx_agent_random((u_char *) &zone->instance,
@@ -171,6 +173,39 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_agent_zone_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
+    ngx_rbtree_node_t *sentinel)
+{
+    ngx_rbtree_node_t  **p;
+
+    for ( ;; ) {
+
+        if (node->key != temp->key) {
+            p = (node->key < temp->key) ? &temp->left : &temp->right;
+
+        } else {
+            p = (ngx_memcmp(((ngx_agent_slot_t *) node)->id,
+                            ((ngx_agent_slot_t *) temp)->id,
+                            NGX_AGENT_ID_LEN)
+                 < 0) ? &temp->left : &temp->right;
+        }
+
+        if (*p == sentinel) {
+            break;
+        }
+
+        temp = *p;
+    }
+
+    *p = node;
+    node->parent = temp;
+    node->left = sentinel;
+    node->right = sentinel;
+    ngx_rbt_red(node);
 }
 
 

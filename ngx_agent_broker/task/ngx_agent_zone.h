@@ -7,7 +7,7 @@
 #define NGX_AGENT_ZONE_H
 
 
-#include "ngx_agent_broker.h"
+#include "task/ngx_agent_task.h"
 
 
 typedef struct {
@@ -41,10 +41,6 @@ extern ngx_agent_zone_t  *ngx_agent_zone;
  */
 ngx_agent_slot_t *ngx_agent_slot_lock(const u_char *id);
 void ngx_agent_slot_unlock(void);
-
-void ngx_agent_slot_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
-    ngx_rbtree_node_t *sentinel);
-
 
 
 /* Under the zone's lock. */

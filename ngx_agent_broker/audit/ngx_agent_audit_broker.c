@@ -1,0 +1,85 @@
+/*
+ * What the audit says of the broker itself: its configurations and its workers,
+ * and those that were killed.
+ */
+
+
+#include "audit/ngx_agent_audit_shared.h"
+
+
+void
+ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+    const char *what)
+{
+    ngx_uint_t    i;
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "config", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "generation",
+                      (int64_t) ngx_agent_zone_generation());
+    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+
+    audit_line_open(&line, "policies");
+
+    /* of a refused one nothing is in force */
+
+    for (i = 0; amcf->started && i < amcf->set->policies_count; i++) {
+        audit_line_word(&line, amcf->set->policies[i]->name,
+                        amcf->set->policies[i]->hash);
+    }
+
+    audit_line_close(&line);
+
+    (void) ngx_agent_audit_write(&line, NULL);
+}
+
+
+void
+ngx_agent_audit_worker(const char *what)
+{
+    audit_line_t  line;
+
+    ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+    audit_line_word(&line, "action", what);
+    audit_line_number(&line, "last_seq", (int64_t) ngx_agent_audit_last());
+
+    if (ngx_strcmp(what, "end") == 0) {
+        (void) ngx_agent_audit_write_end(&line);
+
+    } else {
+        (void) ngx_agent_audit_write(&line, NULL);
+    }
+}
+
+
+void
+ngx_agent_audit_lost(void)
+{
+    u_char        name[NGX_AGENT_AUDIT_WRITER];
+    uint64_t      sequence;
+    ngx_int_t     rc;
+    ngx_uint_t    entry;
+    audit_line_t  line;
+
+    do {
+        if (ngx_agent_audit_lost_next(name, &sequence, &entry) != NGX_OK) {
+            return;
+        }
+
+        ngx_agent_audit_begin(&line, "worker", NULL, NULL, NULL, 0);
+
+        audit_line_word(&line, "action", "writer_lost");
+        audit_line_number(&line, "last_seq", (int64_t) sequence);
+        audit_line_word(&line, "lost", (char *) name);
+
+        rc = ngx_agent_audit_write(&line, NULL);
+
+        /* what cannot be written now is told by the next sweep */
+
+        ngx_agent_audit_lost_told(entry, rc == NGX_OK);
+
+    } while (rc == NGX_OK);
+}

@@ -1,0 +1,101 @@
+/*
+ * What every other folder of the module may use: nginx itself, the reasons
+ * of a refusal, and helpers that know nothing of tasks.
+ */
+
+#ifndef NGX_AGENT_BASE_H
+#define NGX_AGENT_BASE_H
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <ngx_http.h>
+
+#include "ngx_agent_broker.h"
+
+
+/* Why a request was refused or failed; the table is in ngx_agent_reason.c. */
+
+typedef enum {
+    NGX_AGENT_REASON_RULE = 0,          /* allowed */
+    NGX_AGENT_REASON_MALFORMED,
+    NGX_AGENT_REASON_MISMATCH,
+    NGX_AGENT_REASON_TASK_UNKNOWN,
+    NGX_AGENT_REASON_POLICY_GONE,
+    NGX_AGENT_REASON_HOST,
+    NGX_AGENT_REASON_PORT,
+    NGX_AGENT_REASON_METHOD,
+    NGX_AGENT_REASON_SNI,
+    NGX_AGENT_REASON_REQUESTS,
+    NGX_AGENT_REASON_MINTS,
+    NGX_AGENT_REASON_NAMES,
+    NGX_AGENT_REASON_NOT_SERVED,
+    NGX_AGENT_REASON_REFUSALS,
+    NGX_AGENT_REASON_BYTES_UP,
+    NGX_AGENT_REASON_BYTES_DOWN,
+    NGX_AGENT_REASON_BUDGET,
+    NGX_AGENT_REASON_RESOLVE,
+    NGX_AGENT_REASON_ADDRESS,
+    NGX_AGENT_REASON_AUDIT,
+    NGX_AGENT_REASON_CREDENTIAL,
+    NGX_AGENT_REASON_CHANGED,
+    NGX_AGENT_REASON_UNREACHABLE,
+    NGX_AGENT_REASON_UPSTREAM_TIMEOUT,
+    NGX_AGENT_REASON_NO_ANSWER,
+    NGX_AGENT_REASON_CERTIFICATE,
+    NGX_AGENT_REASON_HANDSHAKE,
+    NGX_AGENT_REASON_SHUTDOWN,
+    NGX_AGENT_REASON_TIMEOUT,
+    NGX_AGENT_REASON_BODY,
+    NGX_AGENT_REASON_URI,
+    NGX_AGENT_REASON_ABORTED,
+    NGX_AGENT_REASON_CONFIGURATION,
+    NGX_AGENT_REASON_INTERNAL,
+    NGX_AGENT_REASONS
+} ngx_agent_reason_e;
+
+
+typedef struct {
+    const char  *word;                  /* in audit lines and bodies */
+    ngx_uint_t   status;
+    const char  *hint;                  /* where the rule gives none */
+} ngx_agent_reason_t;
+
+
+/* ngx_agent_bio.c */
+
+/* Puts our reading and writing below the TLS of a connection. */
+ngx_int_t ngx_agent_bio(ngx_connection_t *c);
+
+
+/* ngx_agent_reason.c */
+
+const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
+
+
+/* ngx_agent_random.c */
+
+ngx_int_t ngx_agent_random(u_char *dst, size_t n);
+
+
+/* ngx_agent_words.c */
+
+/* NGX_ERROR, and said so, where a word holds a NUL byte. */
+ngx_int_t ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd);
+
+
+/* ngx_agent_paths.c */
+
+/* NGX_ERROR, and said so, where others could replace what is there. */
+ngx_int_t ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path);
+
+/* The path without links as far as it is there; to be freed.  Or NULL. */
+char *ngx_agent_real(const char *name);
+
+/* Is the path the directory, or below it?  Both without links. */
+ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
+
+
+#endif /* NGX_AGENT_BASE_H */

@@ -1,0 +1,241 @@
+/*
+ * The paths that the configuration names: whether others could replace what is
+ * there, and whether one path leads below another.
+ */
+
+
+#include "base/ngx_agent_base.h"
+
+
+static void ngx_agent_cut(char *path);
+static ngx_int_t ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path, const char *at, ngx_uint_t above);
+static ngx_int_t ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path, const char *at, struct stat *st);
+
+
+/*
+ * Who can write a directory can put something else in the place of what is in
+ * it, and so in the place of all that is below: nobody but root and the user
+ * that starts nginx may.  The sticky bit keeps others from that, but for what
+ * is theirs.  That user's own group is no other: many systems give each user
+ * one, and let it write.  Another group higher up is a system's choice
+ * (syslog's at /var/log), which is told and not refused.
+ *
+ * The way is gone as the kernel goes it, one link after the other: each of
+ * the directories between them counts.
+ */
+
+ngx_int_t
+ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
+{
+    int           n;
+    char          at[PATH_MAX], left[PATH_MAX], link[PATH_MAX], *name, *next;
+    ngx_int_t     shared;
+    ngx_uint_t    links;
+    struct stat   st;
+
+    if (ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    (void) ngx_cpystrn((u_char *) left, path->data, sizeof(left));
+    at[0] = '\0';
+    links = 0;
+
+    for (name = left; /* void */ ; name = next) {
+
+        name += strspn(name, "/");
+        n = strcspn(name, "/");
+        next = name + n;
+
+        if (n == 0) {
+            return NGX_OK;
+        }
+
+        shared = ngx_agent_check_one(cf, directive, path, at[0] ? at : "/",
+                                     strspn(next, "/") != strlen(next));
+        if (shared == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (n == 1 && name[0] == '.') {
+            continue;
+        }
+
+        if (n == 2 && name[0] == '.' && name[1] == '.') {
+            ngx_agent_cut(at);
+            continue;
+        }
+
+        if (strlen(at) + n + 2 > sizeof(at)) {
+            return NGX_OK;                  /* who opens it finds out */
+        }
+
+        (void) sprintf(strchr(at, '\0'), "/%.*s", n, name);
+
+        if (lstat(at, &st) == -1) {
+            return NGX_OK;                  /* the same, or makes it */
+        }
+
+        if (S_ISREG(st.st_mode)) {
+            return ngx_agent_check_one(cf, directive, path, at, 0)
+                   == NGX_ERROR ? NGX_ERROR : NGX_OK;
+        }
+
+        if (!S_ISLNK(st.st_mode)) {
+            continue;
+        }
+
+        if (shared == NGX_BUSY
+            && ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        n = readlink(at, link, sizeof(link) - 1);
+
+        if (n == -1 || n + strlen(next) >= sizeof(link) || ++links > 40) {
+            return NGX_OK;
+        }
+
+        (void) strcpy(link + n, next);
+        (void) strcpy(left, link);
+        next = left;
+
+        if (left[0] == '/') {
+            at[0] = '\0';
+
+        } else {
+            ngx_agent_cut(at);
+        }
+    }
+}
+
+
+/* Takes off the last name. */
+
+static void
+ngx_agent_cut(char *path)
+{
+    char  *slash;
+
+    slash = strrchr(path, '/');
+
+    if (slash) {
+        *slash = '\0';
+    }
+}
+
+
+/* NGX_BUSY where others may write, and the sticky bit is set. */
+
+static ngx_int_t
+ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
+    const char *at, ngx_uint_t above)
+{
+    char          mode[8];
+    mode_t        others;
+    ngx_uint_t    level;
+    struct stat   st;
+
+    if (stat(at, &st) == -1) {
+        return NGX_OK;                      /* who opens it finds out */
+    }
+
+    if (ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    others = st.st_gid == getegid() ? S_IWOTH : S_IWGRP|S_IWOTH;
+
+    if ((st.st_mode & others) == 0) {
+        return NGX_OK;
+    }
+
+    if (S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX)) {
+        return NGX_BUSY;
+    }
+
+    level = above && !(st.st_mode & S_IWOTH) ? NGX_LOG_WARN : NGX_LOG_EMERG;
+
+    (void) snprintf(mode, sizeof(mode), "%04o",
+                    (unsigned) st.st_mode & 07777);
+
+    ngx_conf_log_error(level, cf, 0,
+                       "\"%V %V\" could be replaced, since others may write "
+                       "\"%s\" (mode %s): chmod go-w %s, or keep that "
+                       "elsewhere", directive, path, at, mode, at);
+
+    return level == NGX_LOG_EMERG ? NGX_ERROR : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
+    const char *at, struct stat *st)
+{
+    if (st->st_uid == 0 || st->st_uid == geteuid()) {
+        return NGX_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%V %V\" could be replaced, since \"%s\" belongs to "
+                       "uid %ui: chown it to root, or keep that elsewhere",
+                       directive, path, at, (ngx_uint_t) st->st_uid);
+
+    return NGX_ERROR;
+}
+
+
+/* Without links as far as it is there; to be freed. */
+
+char *
+ngx_agent_real(const char *name)
+{
+    char        *real, *text, dir[PATH_MAX];
+    size_t       len;
+    const char  *last;
+
+    real = realpath(name, NULL);
+    last = strrchr(name, '/');
+
+    if (real || last == NULL) {
+        return real;
+    }
+
+    if (last == name) {
+        return strdup(name);
+    }
+
+    (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
+                       ngx_min((size_t) (last - name) + 1, sizeof(dir)));
+
+    real = ngx_agent_real(dir);
+    if (real == NULL) {
+        return NULL;
+    }
+
+    len = strlen(real) + strlen(last) + 1;
+    text = malloc(len);
+
+    if (text) {
+        (void) snprintf(text, len, "%s%s", real, last);
+    }
+
+    free(real);
+
+    return text;
+}
+
+
+ngx_uint_t
+ngx_agent_holds(const char *dir, const char *path)
+{
+    size_t  len;
+
+    len = strlen(dir);
+
+    return strncmp(dir, path, len) == 0
+           && (path[len] == '/' || path[len] == '\0');
+}

@@ -1,0 +1,15 @@
+/*
+ * Random bytes, for what nobody may guess.
+ */
+
+
+#include "base/ngx_agent_base.h"
+
+#include <openssl/rand.h>
+
+
+ngx_int_t
+ngx_agent_random(u_char *dst, size_t n)
+{
+    return RAND_bytes(dst, (int) n) == 1 ? NGX_OK : NGX_ERROR;
+}

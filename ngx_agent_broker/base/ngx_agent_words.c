@@ -1,0 +1,33 @@
+/*
+ * The words of a directive, before anybody reads them as C strings.
+ */
+
+
+#include "base/ngx_agent_base.h"
+
+
+/*
+ * A NUL would end a word early: what is enforced would not be what the
+ * operator reads.
+ */
+
+ngx_int_t
+ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 0; i < cf->args->nelts; i++) {
+
+        if (memchr(value[i].data, '\0', value[i].len)) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value in \"%V\" directive: "
+                               "it holds a NUL byte", &cmd->name);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}

@@ -1,0 +1,83 @@
+/*
+ * Reading the configuration, and checking it when all of it is read.
+ */
+
+#ifndef NGX_AGENT_CONF_H
+#define NGX_AGENT_CONF_H
+
+
+#include "control/ngx_agent_control.h"
+
+
+/* contexts of agent_policy and host blocks, bits no core context uses */
+#define NGX_AGENT_POLICY_CONF    0x00100000
+#define NGX_AGENT_HOST_CONF      0x00200000
+
+
+typedef struct {
+    ngx_str_t        name;                  /* of a vault entry */
+    ngx_str_t        file;                  /* and where it is asked for */
+    ngx_uint_t       line;
+} ngx_agent_credential_use_t;
+
+
+/* Where a policy or a rule was written, for what is written a second time. */
+
+typedef struct {
+    const void      *what;
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_place_t;
+
+
+/* Of a location: where it begins. */
+
+typedef struct {
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_loc_conf_t;
+
+
+/* ngx_agent_conf.c */
+
+char *ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
+char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
+/* ngx_agent_host_block.c */
+
+/* Readies the table for the next directive of an agent_policy. */
+void ngx_agent_host_peek(ngx_conf_t *cf);
+
+
+/* ngx_agent_check.c */
+
+ngx_int_t ngx_agent_check_master(ngx_cycle_t *cycle);
+ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
+
+
+ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_check_servers(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_system_names(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+
+
+#endif /* NGX_AGENT_CONF_H */

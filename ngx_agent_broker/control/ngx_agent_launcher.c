@@ -1,0 +1,354 @@
+/*
+ * A launcher, as all operations see it: what it may use, what it is told, and
+ * how its task ends.
+ */
+
+
+#include "control/ngx_agent_launcher.h"
+
+
+#define NGX_AGENT_PARKED_MAX     32
+#define NGX_AGENT_DRAIN_TIME     500
+#define NGX_AGENT_CLOSE_TIMEOUT  1000       /* for cut connections to end */
+
+
+static void ngx_agent_launcher_idle(ngx_agent_task_t *task);
+
+
+static uint64_t      ngx_agent_netns;       /* the broker's own */
+static ngx_socket_t  ngx_agent_parked[NGX_AGENT_PARKED_MAX];
+static uid_t         ngx_agent_parked_uid[NGX_AGENT_PARKED_MAX];
+static ngx_uint_t    ngx_agent_parked_count;
+
+
+uint64_t
+ngx_agent_launcher_netns(void)
+{
+    ngx_socket_t  s;
+
+    if (ngx_agent_netns == 0) {
+
+        s = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0);
+
+        if (s != (ngx_socket_t) -1) {
+            ngx_agent_netns = ngx_agent_netns_cookie(s);
+            (void) close(s);
+        }
+    }
+
+    return ngx_agent_netns;
+}
+
+
+ngx_int_t
+ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
+{
+    json_t  *v;
+
+    v = json_object_get(request, "v");
+
+    if (!json_is_integer(v)
+        || json_integer_value(v) != NGX_AGENT_PROTOCOL)
+    {
+        ngx_agent_launcher_refuse(l, "version",
+                                 "this broker speaks version %d only",
+                                 NGX_AGENT_PROTOCOL);
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+/* NULL: refused. */
+
+const policy_t *
+ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_set_t *set,
+    const char *name)
+{
+    char             err[POLICY_ERROR_MAX];
+    const policy_t  *policy;
+
+    policy = policy_set_find(set->policies, name);
+
+    if (policy == NULL) {
+        (void) policy_error(err, "policy", name,
+                            "is not in the broker's configuration");
+        ngx_agent_launcher_refuse(l, "policy_unknown", "%s", err);
+        return NULL;
+    }
+
+    if (!policy_allows_launcher(policy, l->peer.uid, l->groups,
+                                l->groups_count, geteuid()))
+    {
+        ngx_agent_launcher_refuse(l, "not_allowed",
+                                 "uid %u is not among the \"launchers\" of "
+                                 "policy \"%s\"", (unsigned) l->peer.uid,
+                                 policy->name);
+        return NULL;
+    }
+
+    return policy;
+}
+
+
+void
+ngx_agent_launcher_send(ngx_agent_launcher_t *l, json_t *reply)
+{
+    char    *text;
+    size_t   len;
+    u_char  *out;
+
+    text = reply ? json_dumps(reply, JSON_COMPACT|JSON_ENSURE_ASCII
+                                     |JSON_REAL_PRECISION(9)) : NULL;
+
+    json_decref(reply);
+
+    if (text == NULL) {
+        ngx_log_error(NGX_LOG_ALERT, l->connection->log, 0,
+                      "no memory for an answer to a launcher");
+        return;
+    }
+
+    len = ngx_strlen(text);
+    out = realloc(l->out, l->out_len + len + 1);
+
+    if (out) {
+        ngx_memcpy(out + l->out_len, text, len);
+        out[l->out_len + len] = '\n';
+        l->out = out;
+        l->out_len += len + 1;
+    }
+
+    free(text);
+
+    ngx_post_event(l->connection->write, &ngx_posted_events);
+}
+
+
+void
+ngx_agent_launcher_refuse(ngx_agent_launcher_t *l, const char *error,
+    const char *fmt, ...)
+{
+    char     message[256];
+    va_list  args;
+
+    va_start(args, fmt);
+    (void) vsnprintf(message, sizeof(message), fmt, args);
+    va_end(args);
+
+    ngx_agent_refused(l, error, message);
+
+    if (l->task) {
+        ngx_agent_doors_close(l->task);
+        ngx_agent_task_cut(l->task);
+        ngx_agent_launcher_end(l, "launcher_refused", NULL);
+    }
+
+    l->phase = NGX_AGENT_DONE;
+
+    ngx_agent_launcher_drop_fds(l);
+
+    ngx_agent_launcher_send(l, json_pack("{s:b, s:s, s:s}", "ok", 0,
+                                        "error", error,
+                                        "message", message));
+}
+
+
+/*
+ * This worker leaves (reload, quit): the launcher is told, the doors are
+ * free for the next worker at once.  Connections that were accepted here are
+ * served to their end; this connection stays, so that the end of the task is
+ * heard.
+ */
+
+void
+ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
+{
+    switch (l->phase) {
+
+    case NGX_AGENT_SERVING:
+        ngx_agent_doors_close(l->task);
+        l->phase = NGX_AGENT_DRAINED;
+        ngx_agent_launcher_send(l, json_pack("{s:s}", "event", "drain"));
+
+        /* the worker stays until the event is sent and what crosses it heard */
+
+        ngx_add_timer(l->connection->read, NGX_AGENT_DRAIN_TIME);
+        return;
+
+    default:
+
+        /*
+         * What was begun here goes on here: a launcher that has connected
+         * may have asked already.  Its time to ask is bounded, and what is
+         * served by a worker that leaves is drained at once.
+         */
+
+        return;
+    }
+}
+
+
+void
+ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
+{
+    l->phase = NGX_AGENT_CLOSING;
+
+    ngx_agent_doors_close(l->task);
+    ngx_agent_task_cut(l->task);
+
+    if (ngx_queue_empty(&l->task->connections)) {
+        ngx_agent_launcher_closed(l);
+        return;
+    }
+
+    l->task->data = l;
+    l->task->idle = ngx_agent_launcher_idle;
+
+    ngx_add_timer(l->connection->read, NGX_AGENT_CLOSE_TIMEOUT);
+}
+
+
+/* The last connection is gone: the answer is sent from the event loop. */
+
+static void
+ngx_agent_launcher_idle(ngx_agent_task_t *task)
+{
+    ngx_agent_launcher_t *l = task->data;
+
+    task->idle = NULL;
+
+    l->connection->read->timedout = 1;
+    ngx_post_event(l->connection->read, &ngx_posted_events);
+}
+
+
+void
+ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
+{
+    json_t                 *denied;
+    ngx_uint_t              count;
+    ngx_agent_slot_view_t   view;
+
+    l->task->idle = NULL;
+
+    if (l->connection->read->timer_set) {
+        ngx_del_timer(l->connection->read);
+    }
+
+    /* the slot counts what was written of the task: all of it from here */
+
+    (void) ngx_agent_audit_flush();
+
+    if (l->is_over) {
+        ngx_agent_launcher_end(l, "audit_budget", NULL);
+
+        l->phase = NGX_AGENT_DONE;
+
+        ngx_agent_launcher_send(l,
+                 json_pack("{s:b, s:s, s:s}", "ok", 0, "error", "audit_budget",
+                           "message", "the task has filled its share of the "
+                           "audit, and has ended"));
+        return;
+    }
+
+    denied = ngx_agent_slot_refusals(l->task->id, &count);
+
+    if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
+        ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
+    }
+
+    ngx_agent_launcher_end(l,
+             json_string_value(json_object_get(l->request, "reason")),
+             l->request);
+
+    json_decref(l->request);
+    l->request = NULL;
+
+    l->phase = NGX_AGENT_DONE;
+
+    ngx_agent_launcher_send(l,
+             json_pack("{s:b, s:{s:I, s:o, s:I, s:I}}", "ok", 1, "egress",
+                       "allowed", (json_int_t) view.allowed,
+                       "denied", denied,
+                       "denied_count", (json_int_t) count,
+                       "audit_lines", (json_int_t) view.audit_lines + 1));
+}
+
+
+/* Writes the task's end, if its lease is still this worker's. */
+
+void
+ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
+    json_t *request)
+{
+    ngx_agent_slot_view_t  view;
+
+    (void) ngx_agent_audit_flush();
+
+    if (ngx_agent_slot_free(l->task->id, l->task->sequence, &view)
+        == NGX_OK)
+    {
+        ngx_agent_audit_task_end(l->task->id, &view, reason, request);
+    }
+}
+
+
+void
+ngx_agent_launcher_drop_fds(ngx_agent_launcher_t *l)
+{
+    while (l->fds_count) {
+        ngx_agent_launcher_close_fd(l, l->fds[--l->fds_count]);
+    }
+}
+
+
+/*
+ * Closing a foreign descriptor can block for ever (a file of a FUSE mount
+ * that does not answer).  A socket's close can be interrupted; what is no
+ * socket is put aside until this process ends, and its user is served no
+ * more.
+ */
+
+void
+ngx_agent_launcher_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
+{
+    int        domain;
+    socklen_t  len;
+
+    len = sizeof(int);
+
+    if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0) {
+        ngx_agent_close_given(s);
+        return;
+    }
+
+    if (ngx_agent_parked_count < NGX_AGENT_PARKED_MAX) {
+        ngx_agent_parked[ngx_agent_parked_count] = s;
+        ngx_agent_parked_uid[ngx_agent_parked_count] = l->peer.uid;
+        ngx_agent_parked_count++;
+    }
+
+    /* past the bound the number leaks: nothing is worth a stopped worker */
+
+    ngx_log_error(NGX_LOG_ERR, l->connection->log, 0,
+                  "uid %uD handed over a descriptor that is no socket",
+                  l->peer.uid);
+}
+
+
+ngx_uint_t
+ngx_agent_launcher_is_parked(uid_t uid)
+{
+    ngx_uint_t  n;
+
+    for (n = 0; n < ngx_agent_parked_count; n++) {
+
+        if (ngx_agent_parked_uid[n] == uid) {
+            return 1;
+        }
+    }
+
+    return 0;
+}

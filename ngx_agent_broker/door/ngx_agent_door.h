@@ -1,0 +1,66 @@
+/*
+ * What listens inside a box: its doors, what they accept, TLS and names.
+ */
+
+#ifndef NGX_AGENT_DOOR_H
+#define NGX_AGENT_DOOR_H
+
+
+#include "request/ngx_agent_request.h"
+#include "door/mint.h"
+
+
+/* ngx_agent_door.c */
+
+/* What a descriptor is for; NULL, or a constant sentence why it is refused. */
+const char *ngx_agent_door_check(ngx_socket_t s,
+    const ngx_agent_door_spec_t *door, uint64_t broker_netns,
+    uint64_t *netns);
+
+
+/* The doors of a task: takes the descriptors over, also when it fails. */
+ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
+    ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
+    ngx_socket_t *fds, ngx_uint_t n);
+
+
+/* The door of a listening socket itself, as of no accepted connection. */
+
+#define ngx_agent_door_of(listening)                                          \
+    ngx_queue_data(listening, ngx_agent_door_t, ls)
+
+
+/* ngx_agent_accept.c */
+
+/* The handlers of a door's listening socket, and of what it accepts. */
+void ngx_agent_door_accept(ngx_event_t *rev);
+
+
+/* ngx_agent_first_bytes.c */
+
+/* Takes a new connection over, until its first bytes are known. */
+void ngx_agent_connect(ngx_connection_t *c);
+
+
+/* ngx_agent_tunnel.c */
+
+/* The CONNECT of this context was answered: its TLS is passed through. */
+void ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx);
+
+
+/* ngx_agent_dns.c */
+
+void ngx_agent_dns_udp(ngx_event_t *rev);
+void ngx_agent_dns_tcp(ngx_connection_t *c);
+
+
+/* ngx_agent_tls.c */
+
+ngx_int_t ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_srv_conf_t *ascf);
+
+
+#endif /* NGX_AGENT_DOOR_H */

@@ -1,0 +1,71 @@
+/*
+ * The configuration, as conf/ leaves it to the folders below: read once when
+ * nginx starts or reloads, and never changed by a request.
+ */
+
+#ifndef NGX_AGENT_MAIN_CONF_H
+#define NGX_AGENT_MAIN_CONF_H
+
+
+#include "base/ngx_agent_base.h"
+#include "parse/system_names.h"
+#include "policy/policy.h"
+#include "policy/vault.h"
+
+
+typedef struct {
+    ngx_str_t                 vault_file;
+    vault_t                  *vault;        /* till init_module, then NULL */
+
+    ngx_str_t                 audit_file;
+    ngx_fd_t                  audit_fd;
+    ngx_uint_t                audit_torn;   /* it ends within a line */
+
+    ngx_str_t                 state_dir;
+    ngx_fd_t                  state_fd;     /* the master's */
+    ngx_uint_t                state_locked;
+    u_char                    lease_key[32];
+
+    ngx_uint_t                ca_seen;
+    ngx_str_t                 ca_file;      /* empty: auto */
+    ngx_str_t                 ca_key_file;
+    X509                     *ca_cert;
+    EVP_PKEY                 *ca_key;
+    char                     *ca_pem;       /* what boxes trust */
+
+    size_t                    zone_size;
+    ngx_shm_zone_t           *zone;
+    ngx_shm_zone_t           *vault_zone;
+    ngx_shm_zone_t           *audit_zone;
+
+    policy_set_t             *set;          /* as configured */
+    char                     *set_text;     /* its dump */
+    size_t                    set_len;
+
+    policy_t                 *policy;       /* the block being read */
+    policy_rule_t            *rule;
+    ngx_uint_t                policy_seen;  /* its directives so far */
+    ngx_uint_t                rule_seen;
+    char                     *policy_pem;   /* its trusted_certificate */
+    ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
+    ngx_array_t               places;       /* ngx_agent_place_t */
+
+    ngx_http_upstream_srv_conf_t  *upstream;
+
+    ngx_resolver_t           *resolver;     /* of /etc/resolv.conf, or NULL */
+    system_hosts_t           *hosts;
+
+    ngx_uint_t                servers;      /* how many agent_control */
+    ngx_uint_t                started;      /* it is in force, or was */
+} ngx_agent_main_conf_t;
+
+
+typedef struct {
+    ngx_str_t                  control;     /* path of the socket */
+    ngx_http_core_srv_conf_t  *core;
+    const char                *file;        /* where agent_control stands */
+    ngx_uint_t                 line;
+} ngx_agent_srv_conf_t;
+
+
+#endif /* NGX_AGENT_MAIN_CONF_H */

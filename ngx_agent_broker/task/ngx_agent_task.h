@@ -1,0 +1,363 @@
+/*
+ * Tasks: the record of each in shared memory, which every worker sees, and
+ * a worker's own side of it: its doors and connections, and the compiled
+ * policies.
+ */
+
+#ifndef NGX_AGENT_TASK_H
+#define NGX_AGENT_TASK_H
+
+
+#include "base/ngx_agent_base.h"
+
+#include <jansson.h>
+
+#include "jail/shared/limits.h"
+#include "parse/address.h"
+#include "parse/authority.h"
+#include "parse/target.h"
+#include "policy/bounds.h"
+#include "policy/policy.h"
+#include "task/ngx_agent_main_conf.h"
+
+
+#define NGX_AGENT_LINE_MAX       65536      /* a control message */
+#define NGX_AGENT_DOORS_MAX      64         /* what one message can carry */
+#define NGX_AGENT_ID_LEN         32         /* hex digits of a task's id */
+#define NGX_AGENT_LEASE_MAX      512
+#define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
+#define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
+#define NGX_AGENT_RESUME_TIME    12000      /* a launcher tries for 10 s */
+
+
+/* The zone: shared by every worker of every generation. */
+
+typedef struct {
+    ngx_queue_t     queue;
+    ngx_uint_t      count;
+    in_port_t       port;
+    uint8_t         reason;
+    uint8_t         dns;                    /* no request: a name */
+    uint8_t         method_len;
+    uint8_t         host_len;
+    uint8_t         path_len;
+    uint16_t        hint_len;
+    u_char          data[1];                /* method host path hint */
+} ngx_agent_refusal_t;
+
+
+typedef struct {
+    ngx_rbtree_node_t  node;                /* by the id's first bytes */
+    ngx_queue_t        queue;               /* of all slots */
+
+    u_char             id[NGX_AGENT_ID_LEN];
+    ngx_pid_t          owner;               /* worker that has the lease */
+    ngx_uint_t         sequence;            /* raised by each serve, resume */
+    uid_t              uid;
+    ngx_pid_t          pid;                 /* the launcher's */
+    uint64_t           netns;               /* 0 until `serve` */
+    ngx_msec_t         expires;             /* on ngx_current_msec's clock */
+    ngx_msec_t         orphaned;            /* owner found dead, or 0 */
+
+    u_char             policy[POLICY_NAME_MAX + 1];
+    u_char             policy_hash[POLICY_HASH_LEN + 1];
+
+    uint64_t           bounds[BOUND_COUNT]; /* as the policy said at open */
+    uint64_t           used[BOUND_COUNT];
+    ngx_msec_t         handshake;           /* when the next one may start */
+
+    ngx_uint_t         allowed;
+    ngx_uint_t         denied;
+    ngx_uint_t         refusals_count;
+    ngx_queue_t        refusals;
+} ngx_agent_slot_t;
+
+
+/* A copy of what a slot says, taken under the zone's lock. */
+
+typedef struct {
+    uint64_t     connections;               /* the bound */
+    uid_t        uid;
+    ngx_pid_t    pid;
+    ngx_uint_t   sequence;
+    ngx_uint_t   is_over;                   /* its audit_budget is used up */
+    uint64_t     netns;
+    u_char       policy[POLICY_NAME_MAX + 1];
+    u_char       policy_hash[POLICY_HASH_LEN + 1];
+    ngx_uint_t   allowed;
+    ngx_uint_t   denied;
+    ngx_uint_t   audit_lines;
+} ngx_agent_slot_view_t;
+
+
+/* A worker's side of a task. */
+
+typedef struct ngx_agent_task_s  ngx_agent_task_t;
+
+
+typedef enum {
+    NGX_AGENT_DOOR_PROXY = 0,               /* proxy requests and CONNECT */
+    NGX_AGENT_DOOR_WEB,                     /* TLS or HTTP, by the first byte */
+    NGX_AGENT_DOOR_DNS_UDP,
+    NGX_AGENT_DOOR_DNS_TCP,
+    NGX_AGENT_DOORS
+} ngx_agent_door_e;
+
+
+typedef struct {
+    ngx_agent_door_e  kind;
+    in_port_t         port;
+} ngx_agent_door_spec_t;
+
+
+/* Where core finds the server of a connection: without TLS, and with. */
+
+typedef struct {
+    ngx_http_port_t            port;
+    union {
+        ngx_http_in_addr_t     in;
+#if (NGX_HAVE_INET6)
+        ngx_http_in6_addr_t    in6;
+#endif
+    } addr;
+} ngx_agent_entrance_t;
+
+
+typedef struct {
+    ngx_agent_door_e           kind;
+    in_port_t                  port;
+    ngx_listening_t            ls;
+    ngx_agent_entrance_t       plain;
+    ngx_agent_entrance_t       tls;
+    ngx_sockaddr_t             sockaddr;
+    ngx_http_core_srv_conf_t  *core;
+    ngx_connection_handler_pt  handler;     /* of what it accepts */
+    ngx_agent_task_t          *task;
+    ngx_connection_t          *connection;  /* of the listening socket */
+} ngx_agent_door_t;
+
+
+struct ngx_agent_task_s {
+    ngx_queue_t        queue;               /* of the worker's tasks */
+    ngx_pool_t        *pool;
+    ngx_uint_t         references;          /* control, connections */
+
+    u_char             id[NGX_AGENT_ID_LEN];
+    ngx_uint_t         sequence;            /* the slot's, when it was ours */
+    u_char             policy[POLICY_NAME_MAX + 1];
+    uid_t              uid;
+    uint64_t           netns;
+
+    ngx_agent_door_t  *doors;
+    ngx_uint_t         doors_count;
+
+    ngx_queue_t        connections;         /* ngx_agent_connection_t */
+    ngx_uint_t         connections_count;
+    ngx_uint_t         connections_max;
+    ngx_uint_t         kept;                /* upstream ones that wait */
+    void             (*drop)(ngx_agent_task_t *task);  /* closes those */
+    void             (*idle)(ngx_agent_task_t *task);
+    void              *data;                /* the control connection's */
+
+    unsigned           ended:1;             /* its connections are cut */
+    unsigned           paused:1;            /* no door accepts now */
+};
+
+
+/*
+ * A connection of a box.  Core's c->listening points at ls, a copy of the
+ * door's, which HTTP/2 streams share: so what a request came in by can not be
+ * forged, and is one pointer away.
+ */
+
+typedef struct {
+    ngx_listening_t    ls;                  /* first */
+    ngx_queue_t        queue;
+    ngx_connection_t  *connection;
+    ngx_agent_door_t  *door;
+    ngx_agent_task_t  *task;
+    authority_t        named;               /* by CONNECT; no host: none */
+    authority_t        tls_name;            /* judged in the client hello */
+} ngx_agent_connection_t;
+
+
+/* A worker's compiled policies; requests hold references. */
+
+typedef struct {
+    policy_set_t  *policies;
+    uint64_t       generation;
+    ngx_uint_t     references;
+} ngx_agent_set_t;
+
+
+/* ngx_agent_zone.c */
+
+ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+/* In the master, when the new configuration has started: cannot fail. */
+void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
+
+uint64_t ngx_agent_zone_generation(void);
+
+/* Which start of the broker this is, kept by reloads. */
+uint64_t ngx_agent_zone_instance(void);
+
+/* The newest policies' text (malloc'd) and generation. */
+char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
+
+/*
+ * Copies a credential's value to dst; returns its length, 0 when there is
+ * none or it does not fit.  *revision gets the vault's.
+ */
+size_t ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
+    uint64_t *revision);
+
+uint64_t ngx_agent_vault_revision(void);
+
+
+/* ngx_agent_slot.c */
+
+/* NGX_OK, or NGX_BUSY when the zone is full. */
+ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
+    const policy_t *policy, ngx_msec_t life);
+
+/*
+ * The worker takes the task's lease: sets netns and returns the new sequence
+ * in *sequence.  NGX_DECLINED: no such task; NGX_BUSY: the net namespace is
+ * another task's; NGX_ABORT: the slot is another user's or namespace's.
+ */
+ngx_int_t ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
+    ngx_uint_t *sequence);
+
+ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
+
+/* Is this net namespace a live task's? */
+ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
+
+/* Frees the slot if `sequence` still has the lease: NGX_OK, else DECLINED. */
+ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
+    ngx_agent_slot_view_t *view);
+
+/*
+ * Takes one slot whose worker is gone, and whose life is over or whose
+ * launcher has had its time to resume.
+ */
+ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
+
+
+/* ngx_agent_usage.c */
+
+/*
+ * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
+ * the first time past it (so that one line can say so).  NGX_BUSY also where
+ * the audit's budget is used up.
+ */
+ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
+
+/* Counts one more request: BOUND_COUNT, or the bound that is used up. */
+bound_id_t ngx_agent_slot_admit(const u_char *id);
+
+/* Counts n of it at once: NGX_OK, or NGX_BUSY past the bound. */
+ngx_int_t ngx_agent_slot_charge(const u_char *id, bound_id_t bound,
+    uint64_t n);
+
+/* The bytes of what has ended. */
+void ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down);
+
+/* How long a TLS handshake of the task has to wait, in ms. */
+ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
+
+void ngx_agent_slot_deny(const u_char *id);
+
+/*
+ * Lines of the task are in the audit: NGX_ABORT the first time that they
+ * reach its budget.
+ */
+ngx_int_t ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+    ngx_uint_t lines, size_t bytes);
+
+/* Is the budget used up?  Then nothing more of the task is recorded. */
+ngx_uint_t ngx_agent_slot_is_over(const u_char *id);
+
+/* One more refusal; of a name that was asked for where is_dns. */
+void ngx_agent_slot_refuse(const u_char *id, const target_t *target,
+    ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint);
+
+/* The refusals as a JSON array, the number of all in *count. */
+json_t *ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count);
+
+
+/* ngx_agent_policies.c */
+
+ngx_agent_set_t *ngx_agent_set_get(ngx_log_t *log);     /* adds a reference */
+void ngx_agent_set_release(ngx_agent_set_t *set);
+ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
+                                        /* released with the pool */
+
+
+/* ngx_agent_lease.c */
+
+size_t ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
+    uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
+    char dst[NGX_AGENT_LEASE_MAX]);
+/*
+ * NGX_OK with the policy's name and the expiry, else NGX_DECLINED.  *instance
+ * is the start of the broker that made it.
+ */
+ngx_int_t ngx_agent_lease_check(ngx_agent_main_conf_t *amcf,
+    const char *lease, const u_char *task, uid_t uid, uint64_t netns,
+    u_char policy[POLICY_NAME_MAX + 1], time_t *expires, uint64_t *instance);
+ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+
+/* ngx_agent_state.c */
+
+/* NGX_BUSY: another broker has it. */
+ngx_int_t ngx_agent_state_lock(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+/* A worker has no use for it. */
+void ngx_agent_state_worker(ngx_agent_main_conf_t *amcf);
+/* nginx -s: refused where the pid file's number is another's. */
+ngx_int_t ngx_agent_state_signalled(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+
+/* ngx_agent_task.c */
+
+/* With one reference; gone when the last one is released. */
+ngx_agent_task_t *ngx_agent_task_create(ngx_log_t *log);
+void ngx_agent_task_release(ngx_agent_task_t *task);
+
+/* Cuts every connection of the task that this worker has. */
+void ngx_agent_task_cut(ngx_agent_task_t *task);
+
+/* One door: removed from the event loop first, then closed. */
+void ngx_agent_door_close(ngx_agent_door_t *door);
+void ngx_agent_doors_close(ngx_agent_task_t *task);
+
+/* The protocol's word for a kind of door. */
+const char *ngx_agent_door_name(ngx_agent_door_e kind);
+
+/* The handler of every door, by which its connections are known. */
+void ngx_agent_task_accepted(ngx_connection_t *c);
+
+/* NULL where no door led to the connection. */
+ngx_agent_connection_t *ngx_agent_connection(ngx_connection_t *c);
+ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
+
+
+/* ngx_agent_given.c */
+
+/*
+ * While it is on, a system call does not wait for longer than 2 ms: a signal
+ * interrupts it.  For calls that use, take or close what a launcher has given
+ * and may have prepared, so that they wait.
+ */
+void ngx_agent_interrupt(ngx_uint_t on);
+
+/* Closes a socket that a launcher has given. */
+void ngx_agent_close_given(ngx_socket_t s);
+
+/* The net namespace of a socket, as SO_NETNS_COOKIE names it; or 0. */
+uint64_t ngx_agent_netns_cookie(ngx_socket_t s);
+
+
+#endif /* NGX_AGENT_TASK_H */
