@@ -4,10 +4,8 @@
  * The tmpfs is reached by the descriptor of its mount, which the launcher was
  * given before the task ran; the box's mount namespace is gone by now, and
  * nothing is mounted on the host for this.  No process of the box is left, so
- * nothing can be swapped while it is looked at; the opens would still not
- * follow a link, leave the directory or cross a mount, and an entry is opened
- * as a name only until it is known to be a regular file, so that no FIFO and
- * no device is ever opened.
+ * nothing can be swapped while it is looked at; the walk would still not
+ * follow a link, leave the directory or cross a mount.
  *
  * What it writes is new (O_EXCL), the caller's alone (0600), and no more than
  * the tmpfs could hold, whatever sizes sparse files claim.  What the result
@@ -16,96 +14,84 @@
  */
 
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED     /* EVP costs 1 ms of set-up */
-#include <openssl/sha.h>
-
-#include "files/beneath.h"
 #include "files/artifacts.h"
-#include "files/media_type.h"
+#include "files/beneath.h"
+#include "files/copy.h"
 #include "files/directory.h"
+#include "files/media_type.h"
+#include "files/walk.h"
 #include "shared/utf8.h"
 
 
 typedef struct {
-    char  *path;
-    bool   is_dir;
-} collect_made_t;
+    artifacts_t  *artifacts;
+    fault_t      *fault;
+    uint64_t      left;                 /* bytes that may still be taken */
+    unsigned      nfiles;
+    unsigned      ndirs;
+    ino_t         linked[ARTIFACTS_FILES_MAX];
+    unsigned      nlinked;
+    char         *made[2 * ARTIFACTS_FILES_MAX];
+    unsigned      nmade;
+    size_t        text;                 /* of the artifacts' names */
+    size_t        skipped_text;
+    unsigned      unnamed;              /* skipped, and not in the list */
+
+    /* of the entry: its path as it may be shown on a terminal */
+    char          name[4 * WALK_PATH_MAX + 1];
+} artifacts_walk_t;
 
 
-typedef struct {
-    collect_t       *collect;
-    fault_t         *fault;
-    uint64_t         left;              /* bytes that may still be taken */
-    unsigned         nfiles;
-    unsigned         ndirs;
-    ino_t            linked[COLLECT_FILES_MAX];
-    unsigned         nlinked;
-    collect_made_t   made[2 * COLLECT_FILES_MAX];
-    unsigned         nmade;
-    size_t           text;              /* of the artifacts' names */
-    size_t           skipped_text;
-    unsigned         unnamed;           /* skipped, and not in the list */
-    char             path[COLLECT_PATH_MAX + 1];
-} collect_walk_t;
-
-
-static int collect_directory(collect_walk_t *w, int from, int to,
-    size_t len, unsigned depth);
-static int collect_entry(collect_walk_t *w, int from, int to,
-    const char *name, size_t len, unsigned depth);
-static int collect_file(collect_walk_t *w, int in, int to, const char *name,
-    const struct stat *st);
-static int collect_copy(collect_walk_t *w, int in, int out,
-    const char *name, uint64_t size);
-static int collect_write(int out, const char *buf, size_t n);
-static int collect_made(collect_walk_t *w, bool is_dir);
-static void collect_undo(collect_walk_t *w);
-static int collect_skip(collect_walk_t *w, const char *reason);
-static int collect_fault(collect_walk_t *w, const char *what);
-static json_t *collect_name(const char *path);
-static size_t collect_text(const char *path);
+static int artifacts_visit(walk_t *walk, walk_entry_t *e);
+static const char *artifacts_refusal(artifacts_walk_t *w,
+    const walk_entry_t *e);
+static int artifacts_make(artifacts_walk_t *w, const char *path, bool is_dir);
+static int artifacts_copy(artifacts_walk_t *w, const walk_entry_t *e, int out);
+static void artifacts_skip(artifacts_walk_t *w, const char *reason);
+static int artifacts_fault(artifacts_walk_t *w, const char *what);
 
 
 int
-collect_prepare(collect_t *c, const char *path, fault_t *fault)
+artifacts_prepare(artifacts_t *a, const char *path, fault_t *fault)
 {
     size_t        n;
     char        **names;
     struct stat   st;
 
-    c->path = path;
-    c->is_made = (mkdir(path, 0700) == 0);
+    a->path = path;
+    a->is_made = (mkdir(path, 0700) == 0);
 
-    if (!c->is_made && errno != EEXIST) {
+    if (!a->is_made && errno != EEXIST) {
         return fault_set(fault, STAGE_OUT, errno,
                          "the directory %.200s cannot be made", path);
     }
 
-    c->dir = open(path, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+    a->dir = open(path, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
 
-    if (c->dir == -1 || fstat(c->dir, &st) != 0) {
+    if (a->dir == -1 || fstat(a->dir, &st) != 0) {
         return fault_set(fault, STAGE_OUT, errno,
                          "%.200s cannot be opened as a directory", path);
     }
 
-    if (c->is_made) {
+    if (a->is_made) {
         return 0;
     }
 
-    names = names_read(c->dir, &n);
+    names = directory_names(a->dir, &n);
 
     if (names == NULL) {
         return fault_set(fault, STAGE_OUT, errno, "%.200s cannot be listed",
                          path);
     }
 
-    names_free(names, n);
+    directory_free(names, n);
 
     if (n > 0) {
         return fault_set_cause(fault, STAGE_OUT, ENOTEMPTY,
@@ -123,32 +109,42 @@ collect_prepare(collect_t *c, const char *path, fault_t *fault)
 
 
 int
-collect_take(collect_t *c, int mount, fault_t *fault)
+artifacts_take(artifacts_t *a, int mount, fault_t *fault)
 {
-    int                    rc, from;
-    struct statfs          sfs;
-    static collect_walk_t  w;
+    int                      rc, from;
+    walk_t                   walk;
+    struct statfs            sfs;
+    static artifacts_walk_t  w;
 
-    c->artifacts = json_array();
-    c->skipped = json_array();
+    a->artifacts = json_array();
+    a->skipped = json_array();
 
-    w.collect = c;
+    w.artifacts = a;
     w.fault = fault;
+
+    walk = (walk_t) {
+        .visit = artifacts_visit, .data = &w,
+        .depth_max = ARTIFACTS_DEPTH_MAX, .is_left_by_task = true
+    };
 
     from = beneath_open(mount, ".", O_RDONLY|O_DIRECTORY);
 
-    if (from == -1 || fstatfs(from, &sfs) != 0 || c->artifacts == NULL
-        || c->skipped == NULL)
+    if (from == -1 || fstatfs(from, &sfs) != 0 || a->artifacts == NULL
+        || a->skipped == NULL)
     {
-        rc = collect_fault(&w, "/run/task/out");
+        rc = artifacts_fault(&w, "/run/task/out");
 
     } else {
         w.left = (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize;
-        rc = collect_directory(&w, from, c->dir, 0, 0);
+        rc = walk_below(&walk, from);
+
+        if (rc != 0) {
+            (void) artifacts_fault(&w, walk.path);
+        }
     }
 
     if (rc == 0 && w.unnamed) {
-        (void) json_array_append_new(c->skipped,
+        (void) json_array_append_new(a->skipped,
                                      json_pack("{s:s, s:i}", "reason", "more",
                                                "count", (int) w.unnamed));
     }
@@ -157,15 +153,20 @@ collect_take(collect_t *c, int mount, fault_t *fault)
         (void) close(from);
     }
 
-    if (rc != 0) {
-        collect_undo(&w);
-        (void) json_array_clear(c->artifacts);
-        (void) json_array_clear(c->skipped);
-        collect_drop(c);
-    }
-
     while (w.nmade > 0) {
-        free(w.made[--w.nmade].path);
+        w.nmade--;
+
+        if (rc != 0 && unlinkat(a->dir, w.made[w.nmade], 0) != 0) {
+            (void) unlinkat(a->dir, w.made[w.nmade], AT_REMOVEDIR);
+        }
+
+        free(w.made[w.nmade]);
+    }
+
+    if (rc != 0) {
+        (void) json_array_clear(a->artifacts);
+        (void) json_array_clear(a->skipped);
+        artifacts_drop(a);
     }
 
     return rc;
@@ -173,226 +174,158 @@ collect_take(collect_t *c, int mount, fault_t *fault)
 
 
 void
-collect_drop(collect_t *c)
+artifacts_drop(artifacts_t *a)
 {
-    if (c->dir != -1 && c->is_made) {
-        (void) rmdir(c->path);
-        c->is_made = false;
+    if (a->dir != -1 && a->is_made) {
+        (void) rmdir(a->path);
+        a->is_made = false;
     }
 }
 
 
 void
-collect_free(collect_t *c)
+artifacts_free(artifacts_t *a)
 {
-    if (c->dir != -1) {
-        (void) close(c->dir);
-        c->dir = -1;
+    if (a->dir != -1) {
+        (void) close(a->dir);
+        a->dir = -1;
     }
 
-    json_decref(c->artifacts);
-    json_decref(c->skipped);
-    c->artifacts = NULL;
-    c->skipped = NULL;
-}
-
-
-/* The names are sorted, so that the same files give the same result. */
-
-static int
-collect_directory(collect_walk_t *w, int from, int to, size_t len,
-    unsigned depth)
-{
-    int      rc;
-    char   **names;
-    size_t   i, n, m;
-
-    names = names_read(from, &n);
-
-    if (names == NULL) {
-        return collect_fault(w, w->path);
-    }
-
-    rc = 0;
-
-    for (i = 0; i < n && rc == 0; i++) {
-        m = strlen(names[i]);
-
-        if (len + 1 + m > COLLECT_PATH_MAX) {
-            w->path[len] = '\0';
-            rc = collect_skip(w, "too_deep");
-            continue;
-        }
-
-        if (len > 0) {
-            w->path[len] = '/';
-        }
-
-        (void) memcpy(w->path + len + (len > 0), names[i], m + 1);
-
-        rc = collect_entry(w, from, to, names[i], len + (len > 0) + m, depth);
-
-        w->path[len] = '\0';
-    }
-
-    names_free(names, n);
-
-    return rc;
+    json_decref(a->artifacts);
+    json_decref(a->skipped);
+    a->artifacts = NULL;
+    a->skipped = NULL;
 }
 
 
 static int
-collect_entry(collect_walk_t *w, int from, int to, const char *name,
-    size_t len, unsigned depth)
+artifacts_visit(walk_t *walk, walk_entry_t *e)
 {
-    int          rc, entry, in, below;
-    struct stat  st;
-    const char  *reason;
+    int                rc, out;
+    artifacts_walk_t  *w;
 
-    entry = beneath_open(from, name, O_PATH);
+    w = walk->data;
+    utf8_escape(walk->path, w->name, sizeof(w->name));
 
-    if (entry == -1 || fstat(entry, &st) != 0) {
-
-        if (entry != -1) {
-            (void) close(entry);
-        }
-
-        return collect_skip(w, errno == ELOOP ? "symlink" : "unreadable");
+    if (e->refused == NULL) {
+        e->refused = artifacts_refusal(w, e);
     }
 
-    in = -1;
-    below = -1;
-    rc = 0;
-    reason = NULL;
+    if (e->refused) {
+        artifacts_skip(w, e->refused);
+        return 0;
+    }
 
-    switch (st.st_mode & S_IFMT) {
-
-    case S_IFREG:
-        in = beneath_read(from, name, entry, O_RDONLY|O_NONBLOCK|O_NOCTTY);
-
-        if (in == -1 || fstat(in, &st) != 0 || !S_ISREG(st.st_mode)) {
-            reason = "unreadable";
-
-        } else {
-            rc = collect_file(w, in, to, name, &st);
-        }
-
-        break;
-
-    case S_IFDIR:
-
-        if (depth + 1 == COLLECT_DEPTH_MAX) {
-            reason = "too_deep";
-            break;
-        }
-
-        if (w->ndirs == COLLECT_FILES_MAX) {
-            reason = "too_many";
-            break;
-        }
-
-        in = beneath_read(from, name, entry, O_RDONLY|O_DIRECTORY);
-
-        if (in == -1) {
-            reason = "unreadable";
-            break;
-        }
-
+    if (S_ISDIR(e->st.st_mode)) {
         w->ndirs++;
-
-        if (mkdirat(to, name, 0700) != 0 || collect_made(w, true) != 0
-            || (below = openat(to, name, O_RDONLY|O_DIRECTORY|O_NOFOLLOW
-                                         |O_CLOEXEC)) == -1)
-        {
-            rc = collect_fault(w, w->path);
-            break;
-        }
-
-        rc = collect_directory(w, in, below, len, depth + 1);
-        break;
-
-    case S_IFLNK:
-        reason = "symlink";
-        break;
-
-    case S_IFIFO:
-        reason = "fifo";
-        break;
-
-    case S_IFSOCK:
-        reason = "socket";
-        break;
-
-    default:
-        reason = "device";
-        break;
+        return artifacts_make(w, walk->path, true);
     }
 
-    if (in != -1) {
-        (void) close(in);
+    if (e->st.st_nlink > 1) {
+        w->linked[w->nlinked++] = e->st.st_ino;
     }
 
-    if (below != -1) {
-        (void) close(below);
-    }
-
-    (void) close(entry);
-
-    return reason ? collect_skip(w, reason) : rc;
-}
-
-
-static int
-collect_file(collect_walk_t *w, int in, int to, const char *name,
-    const struct stat *st)
-{
-    int       rc, out;
-    unsigned  i;
-
-    if (w->nfiles == COLLECT_FILES_MAX
-        || w->text + collect_text(w->path) > COLLECT_TEXT_MAX)
-    {
-        return collect_skip(w, "too_many");
-    }
-
-    if (st->st_nlink > 1) {
-
-        for (i = 0; i < w->nlinked; i++) {
-            if (w->linked[i] == st->st_ino) {
-                return collect_skip(w, "hard_link");
-            }
-        }
-    }
-
-    if ((uint64_t) st->st_size > w->left) {
-        return collect_skip(w, "too_large");
-    }
-
-    if (st->st_nlink > 1) {
-        w->linked[w->nlinked++] = st->st_ino;
-    }
-
-    w->left -= (uint64_t) st->st_size;
+    w->left -= (uint64_t) e->st.st_size;
+    w->text += strlen(w->name);
     w->nfiles++;
-    w->text += collect_text(w->path);
 
-    out = openat(to, name, O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC,
-                 0600);
+    out = artifacts_make(w, walk->path, false);
 
     if (out == -1) {
-        return collect_fault(w, w->path);
+        return -1;
     }
 
-    rc = collect_made(w, false);
-
-    if (rc == 0) {
-        rc = collect_copy(w, in, out, name, (uint64_t) st->st_size);
-    }
+    rc = artifacts_copy(w, e, out);
 
     /* a file system may say only now that it has no room */
 
-    if (close(out) != 0 && rc == 0) {
-        rc = collect_fault(w, w->path);
+    return close(out) == 0 ? rc : -1;
+}
+
+
+/* Why an entry is not taken, or NULL. */
+
+static const char *
+artifacts_refusal(artifacts_walk_t *w, const walk_entry_t *e)
+{
+    unsigned  i;
+
+    switch (e->st.st_mode & S_IFMT) {
+
+    case S_IFDIR:
+        return w->ndirs == ARTIFACTS_FILES_MAX ? "too_many" : NULL;
+
+    case S_IFREG:
+        break;
+
+    case S_IFLNK:
+        return "symlink";
+
+    case S_IFIFO:
+        return "fifo";
+
+    case S_IFSOCK:
+        return "socket";
+
+    default:
+        return "device";
+    }
+
+    if (w->nfiles == ARTIFACTS_FILES_MAX
+        || w->text + strlen(w->name) > ARTIFACTS_TEXT_MAX)
+    {
+        return "too_many";
+    }
+
+    for (i = 0; i < w->nlinked; i++) {
+        if (w->linked[i] == e->st.st_ino) {
+            return "hard_link";
+        }
+    }
+
+    return (uint64_t) e->st.st_size > w->left ? "too_large" : NULL;
+}
+
+
+/*
+ * Makes a directory, and gives 0, or a file, and gives its descriptor.  What
+ * is made is remembered, to be removed if the rest cannot be taken.
+ */
+
+static int
+artifacts_make(artifacts_walk_t *w, const char *path, bool is_dir)
+{
+    int          rc, err, parent;
+    const char  *name;
+
+    parent = beneath_parent(w->artifacts->dir, path, &name);
+
+    if (parent == -1) {
+        return -1;
+    }
+
+    w->made[w->nmade] = strdup(path);
+
+    if (w->made[w->nmade] == NULL) {
+        rc = -1;
+
+    } else if (is_dir) {
+        rc = mkdirat(parent, name, 0700);
+
+    } else {
+        rc = openat(parent, name, O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC,
+                    0600);
+    }
+
+    err = errno;
+    (void) close(parent);
+    errno = err;
+
+    if (rc != -1) {
+        w->nmade++;
+
+    } else {
+        free(w->made[w->nmade]);
     }
 
     return rc;
@@ -402,162 +335,66 @@ collect_file(collect_walk_t *w, int in, int to, const char *name,
 /* Holes stay holes: the host's disk holds no more than the box's did. */
 
 static int
-collect_copy(collect_walk_t *w, int in, int out, const char *name,
-    uint64_t size)
+artifacts_copy(artifacts_walk_t *w, const walk_entry_t *e, int out)
 {
-    char           hex[2 * SHA256_DIGEST_LENGTH + 1];
-    size_t         head;
+    char           text[COPY_HASH_LEN + 1];
     ssize_t        n;
     json_t        *artifact;
-    uint64_t       done;
-    unsigned       i;
-    const char    *type;
-    SHA256_CTX     sha;
-    unsigned char  digest[SHA256_DIGEST_LENGTH];
+    uint64_t       size;
+    unsigned char  hash[SHA256_DIGEST_LENGTH], head[MEDIA_TYPE_HEAD];
 
-    static char        buf[65536];
-    static const char  zeros[sizeof(buf)];
+    n = pread(e->fd, head, sizeof(head), 0);
 
-    (void) SHA256_Init(&sha);
-    type = NULL;
-
-    for (done = 0; done < size; done += (uint64_t) n) {
-        n = read(in, buf, size - done < sizeof(buf) ? (size_t) (size - done)
-                                                    : sizeof(buf));
-        if (n == -1 && errno == EINTR) {
-            n = 0;
-            continue;
-        }
-
-        if (n <= 0) {
-            errno = n == 0 ? EIO : errno;
-            return collect_fault(w, w->path);
-        }
-
-        if (type == NULL) {
-            head = n < KIND_HEAD ? (size_t) n : KIND_HEAD;
-            type = kind_of(name, (unsigned char *) buf, head);
-        }
-
-        (void) SHA256_Update(&sha, buf, (size_t) n);
-
-        if (memcmp(buf, zeros, (size_t) n) == 0
-            ? lseek(out, n, SEEK_CUR) == -1
-            : collect_write(out, buf, (size_t) n) != 0)
-        {
-            return collect_fault(w, w->path);
-        }
-    }
-
-    if (ftruncate(out, (off_t) size) != 0) {
-        return collect_fault(w, w->path);
-    }
-
-    (void) SHA256_Final(digest, &sha);
-
-    for (i = 0; i < sizeof(digest); i++) {
-        (void) sprintf(hex + 2 * i, "%02x", digest[i]);
-    }
-
-    if (type == NULL) {
-        type = kind_of(name, NULL, 0);
-    }
-
-    artifact = json_pack("{s:o, s:I, s:s, s:s}",
-                         "name", collect_name(w->path),
-                         "bytes", (json_int_t) size,
-                         "sha256", hex,
-                         "type", type);
-
-    if (artifact == NULL
-        || json_array_append_new(w->collect->artifacts, artifact) != 0)
+    if (n == -1
+        || copy_file(e->fd, out, (uint64_t) e->st.st_size, &size, hash)
+           != COPY_OK)
     {
+        return -1;
+    }
+
+    if (size != (uint64_t) e->st.st_size) {
+        errno = EIO;
+        return -1;
+    }
+
+    copy_hash_text(hash, text);
+
+    artifact = json_pack("{s:s, s:I, s:s, s:s}",
+                         "name", w->name,
+                         "bytes", (json_int_t) size,
+                         "sha256", text,
+                         "type", media_type_of(e->name, head, (size_t) n));
+
+    if (json_array_append_new(w->artifacts->artifacts, artifact) != 0) {
         errno = ENOMEM;
-        return collect_fault(w, w->path);
+        return -1;
     }
-
-    return 0;
-}
-
-
-static int
-collect_write(int out, const char *buf, size_t n)
-{
-    ssize_t  rc;
-
-    while (n > 0) {
-        rc = write(out, buf, n);
-
-        if (rc == -1 && errno == EINTR) {
-            continue;
-        }
-
-        if (rc == -1) {
-            return -1;
-        }
-
-        buf += rc;
-        n -= (size_t) rc;
-    }
-
-    return 0;
-}
-
-
-static int
-collect_made(collect_walk_t *w, bool is_dir)
-{
-    char  *path;
-
-    path = strdup(w->path);
-
-    if (path == NULL) {
-        return collect_fault(w, w->path);
-    }
-
-    w->made[w->nmade++] = (collect_made_t) { path, is_dir };
 
     return 0;
 }
 
 
 static void
-collect_undo(collect_walk_t *w)
+artifacts_skip(artifacts_walk_t *w, const char *reason)
 {
-    unsigned               i;
-    const collect_made_t  *made;
+    w->skipped_text += strlen(w->name);
 
-    for (i = w->nmade; i > 0; i--) {
-        made = &w->made[i - 1];
-        (void) unlinkat(w->collect->dir, made->path,
-                        made->is_dir ? AT_REMOVEDIR : 0);
-    }
-}
-
-
-static int
-collect_skip(collect_walk_t *w, const char *reason)
-{
-    w->skipped_text += collect_text(w->path);
-
-    if (json_array_size(w->collect->skipped) >= COLLECT_SKIPPED_MAX
-        || w->skipped_text > COLLECT_TEXT_MAX)
+    if (json_array_size(w->artifacts->skipped) >= ARTIFACTS_SKIPPED_MAX
+        || w->skipped_text > ARTIFACTS_TEXT_MAX)
     {
         w->unnamed++;
 
     } else {
-        (void) json_array_append_new(w->collect->skipped,
-                                     json_pack("{s:o, s:s}",
-                                               "name", collect_name(w->path),
+        (void) json_array_append_new(w->artifacts->skipped,
+                                     json_pack("{s:s, s:s}",
+                                               "name", w->name,
                                                "reason", reason));
     }
-
-    return 0;
 }
 
 
 static int
-collect_fault(collect_walk_t *w, const char *what)
+artifacts_fault(artifacts_walk_t *w, const char *what)
 {
     char  name[240];
     int   err;
@@ -568,28 +405,4 @@ collect_fault(collect_walk_t *w, const char *what)
     return fault_set(w->fault, STAGE_OUT, err,
                      "\"%s\" cannot be taken into the directory of --out",
                      name);
-}
-
-
-/* As it may be shown on a terminal. */
-
-static json_t *
-collect_name(const char *path)
-{
-    char  name[4 * COLLECT_PATH_MAX + 1];
-
-    utf8_escape(path, name, sizeof(name));
-
-    return json_string(name);
-}
-
-
-static size_t
-collect_text(const char *path)
-{
-    char  name[4 * COLLECT_PATH_MAX + 1];
-
-    utf8_escape(path, name, sizeof(name));
-
-    return strlen(name);
 }

@@ -7,56 +7,22 @@
 #ifndef JAIL_BENEATH_H
 #define JAIL_BENEATH_H
 
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 
 /* A descriptor, or -1 with errno: ELOOP for a link, EXDEV for a way out. */
-
-static inline int
-beneath_open(int dir, const char *path, int flags)
-{
-    struct open_how  how;
-
-    how = (struct open_how) {
-        .flags = (unsigned) flags|O_NOFOLLOW|O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH|RESOLVE_NO_SYMLINKS|RESOLVE_NO_MAGICLINKS
-                   |RESOLVE_NO_XDEV
-    };
-
-    return (int) syscall(SYS_openat2, dir, path, &how, sizeof(how));
-}
-
+int beneath_open(int dir, const char *path, int flags);
 
 /*
  * The same, for what `entry` is an O_PATH descriptor of.  A task may leave
  * what its owner cannot read; the owner outside is us, and the name cannot
  * lead elsewhere: it is that of an entry which is held open.
  */
+int beneath_read(int dir, const char *name, int entry, int flags);
 
-static inline int
-beneath_read(int dir, const char *name, int entry, int flags)
-{
-    int   fd;
-    char  path[64];
-
-    fd = beneath_open(dir, name, flags);
-
-    if (fd == -1 && errno == EACCES) {
-        (void) sprintf(path, "/proc/self/fd/%d", entry);
-
-        if (chmod(path, flags & O_DIRECTORY ? 0700 : 0600) == 0) {
-            fd = beneath_open(dir, name, flags);
-        }
-    }
-
-    return fd;
-}
+/* The directory that the path is in; *name gets its last component. */
+int beneath_parent(int dir, const char *path, const char **name);
 
 
 #endif /* JAIL_BENEATH_H */

@@ -14,11 +14,11 @@
 #include "files/directory.h"
 
 
-static int names_compare(const void *one, const void *two);
+static int directory_compare(const void *one, const void *two);
 
 
 char **
-names_read(int dir, size_t *n)
+directory_names(int dir, size_t *n)
 {
     int              fd, err;
     DIR             *d;
@@ -79,19 +79,19 @@ names_read(int dir, size_t *n)
     (void) closedir(d);
 
     if (err) {
-        names_free(names, *n);
+        directory_free(names, *n);
         errno = err;
         return NULL;
     }
 
-    qsort(names, *n, sizeof(char *), names_compare);
+    qsort(names, *n, sizeof(char *), directory_compare);
 
     return names;
 }
 
 
 void
-names_free(char **names, size_t n)
+directory_free(char **names, size_t n)
 {
     while (n > 0) {
         free(names[--n]);
@@ -102,7 +102,7 @@ names_free(char **names, size_t n)
 
 
 static int
-names_compare(const void *one, const void *two)
+directory_compare(const void *one, const void *two)
 {
     return strcmp(*(char *const *) one, *(char *const *) two);
 }

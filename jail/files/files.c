@@ -14,26 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED     /* EVP costs 1 ms of set-up */
-#include <openssl/sha.h>
-
 #include "files/files.h"
 
 
-static int files_copy(task_file_t *file, int in, uint64_t max, SHA256_CTX *sha,
-    stage_t stage, const char *path, fault_t *fault);
+static int files_copy(task_file_t *file, int in, uint64_t max,
+    unsigned char *hash, stage_t stage, const char *path, fault_t *fault);
 static int files_open(const char *path, stage_t stage, fault_t *fault);
 static void files_suffix(const char *path, char *suffix);
 
 
 int
 files_read_code(task_file_t *file, const char *path,
-    char hash[FILES_HASH_LEN + 1], fault_t *fault)
+    char hash[COPY_HASH_LEN + 1], fault_t *fault)
 {
     int            fd, rc;
     char           suffix[FILES_SUFFIX_MAX + 2];
-    unsigned       i;
-    SHA256_CTX     sha;
     unsigned char  digest[SHA256_DIGEST_LENGTH];
 
     *file = (task_file_t) { .fd = -1 };
@@ -51,24 +46,22 @@ files_read_code(task_file_t *file, const char *path,
         return -1;
     }
 
-    (void) SHA256_Init(&sha);
-
-    rc = files_copy(file, fd, FILES_CODE_MAX, &sha, STAGE_CODE, path, fault);
+    rc = files_copy(file, fd, FILES_CODE_MAX, digest, STAGE_CODE, path, fault);
 
     if (fd != STDIN_FILENO) {
         (void) close(fd);
     }
 
-    (void) SHA256_Final(digest, &sha);
-
-    for (i = 0; i < sizeof(digest); i++) {
-        (void) sprintf(hash + 2 * i, "%02x", digest[i]);
+    if (rc != 0) {
+        return -1;
     }
+
+    copy_hash_text(digest, hash);
 
     (void) snprintf(file->path, sizeof(file->path), "run/task/code%s",
                     suffix);
 
-    return rc;
+    return 0;
 }
 
 
@@ -120,61 +113,32 @@ files_open(const char *path, stage_t stage, fault_t *fault)
 
 
 static int
-files_copy(task_file_t *file, int in, uint64_t max, SHA256_CTX *sha,
+files_copy(task_file_t *file, int in, uint64_t max, unsigned char *hash,
     stage_t stage, const char *path, fault_t *fault)
 {
-    ssize_t      n, done, rc;
-    static char  buf[65536];
-
     file->fd = memfd_create("task", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
     if (file->fd == -1) {
         return fault_set(fault, stage, errno, "memfd_create failed");
     }
 
-    for ( ;; ) {
-        n = read(in, buf, sizeof(buf));
+    switch (copy_file(in, file->fd, max, &file->size, hash)) {
 
-        if (n == 0) {
-            break;
-        }
+    case COPY_OK:
+        break;
 
-        if (n == -1) {
+    case COPY_UNREAD:
+        return fault_set(fault, stage, errno, "\"%.200s\" cannot be read",
+                         path);
 
-            if (errno == EINTR) {
-                continue;
-            }
+    case COPY_UNWRITTEN:
+        return fault_set(fault, stage, errno,
+                         "the copy of \"%.200s\" cannot be written", path);
 
-            return fault_set(fault, stage, errno,
-                             "\"%.200s\" cannot be read", path);
-        }
-
-        if ((uint64_t) n > max - file->size) {
-            return fault_set(fault, stage, 0,
-                             "\"%.200s\" has more than %" PRIu64 " bytes",
-                             path, max);
-        }
-
-        if (sha) {
-            (void) SHA256_Update(sha, buf, (size_t) n);
-        }
-
-        for (done = 0; done < n; done += rc) {
-            rc = write(file->fd, buf + done, (size_t) (n - done));
-
-            if (rc == -1 && errno == EINTR) {
-                rc = 0;
-                continue;
-            }
-
-            if (rc == -1) {
-                return fault_set(fault, stage, errno,
-                                 "the copy of \"%.200s\" cannot be written",
-                                 path);
-            }
-        }
-
-        file->size += (uint64_t) n;
+    case COPY_TOO_LARGE:
+        return fault_set(fault, stage, 0,
+                         "\"%.200s\" has more than %" PRIu64 " bytes", path,
+                         max);
     }
 
     if (fcntl(file->fd, F_ADD_SEALS,

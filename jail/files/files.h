@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 #include "base/fault.h"
+#include "files/copy.h"
 
 
 #define FILES_SUFFIX_MAX  16
 #define FILES_CODE_MAX    (64u << 20)           /* bytes */
-#define FILES_HASH_LEN    64                    /* hex digits of a SHA-256 */
 
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
  * of the content and its NUL.
  */
 int files_read_code(task_file_t *file, const char *path,
-    char hash[FILES_HASH_LEN + 1], fault_t *fault);
+    char hash[COPY_HASH_LEN + 1], fault_t *fault);
 
 /* Reads one --in; max is the most bytes it may have. */
 int files_read_in(task_file_t *file, const char *path, const char *name,

@@ -12,17 +12,17 @@
 #include "shared/utf8.h"
 
 
-#define KIND_UNKNOWN  "application/octet-stream"
+#define MEDIA_TYPE_UNKNOWN  "application/octet-stream"
 
 
 typedef struct {
     const char  *type;
     const char  *magic;
     size_t       n;
-} kind_magic_t;
+} media_type_magic_t;
 
 
-static const kind_magic_t  kind_magics[] = {
+static const media_type_magic_t  media_type_magics[] = {
     { "image/png", "\x89PNG\r\n\x1a\n", 8 },
     { "image/jpeg", "\xff\xd8\xff", 3 },
     { "image/gif", "GIF87a", 6 },
@@ -34,48 +34,51 @@ static const kind_magic_t  kind_magics[] = {
 };
 
 
-static bool kind_is_text(const unsigned char *head, size_t n);
-static bool kind_is_json(const char *text, size_t n);
-static bool kind_begins(const char *text, size_t n, const char *word);
-static const char *kind_space(const char *text, const char *end);
+static bool media_type_is_text(const unsigned char *head, size_t n);
+static bool media_type_is_json(const char *text, size_t n);
+static bool media_type_begins(const char *text, size_t n, const char *word);
+static const char *media_type_space(const char *text, const char *end);
 
 
 const char *
-kind_of(const char *name, const unsigned char *head, size_t n)
+media_type_of(const char *name, const unsigned char *head, size_t n)
 {
     size_t               i, len;
     const char          *text, *end;
-    const kind_magic_t  *m;
+    const media_type_magic_t  *m;
 
-    for (i = 0; i < sizeof(kind_magics) / sizeof(kind_magics[0]); i++) {
-        m = &kind_magics[i];
+    for (i = 0; i < sizeof(media_type_magics) / sizeof(media_type_magic_t);
+         i++)
+    {
+        m = &media_type_magics[i];
 
         if (n >= m->n && memcmp(head, m->magic, m->n) == 0) {
             return m->type;
         }
     }
 
-    if (!kind_is_text(head, n)) {
-        return KIND_UNKNOWN;
+    if (!media_type_is_text(head, n)) {
+        return MEDIA_TYPE_UNKNOWN;
     }
 
     end = (const char *) head + n;
-    text = kind_space((const char *) head, end);
+    text = media_type_space((const char *) head, end);
     len = (size_t) (end - text);
 
-    if (kind_begins(text, len, "<!doctype html")
-        || kind_begins(text, len, "<html"))
+    if (media_type_begins(text, len, "<!doctype html")
+        || media_type_begins(text, len, "<html"))
     {
         return "text/html";
     }
 
-    if (kind_begins(text, len, "<svg")
-        || (kind_begins(text, len, "<?xml") && memmem(text, len, "<svg", 4)))
+    if (media_type_begins(text, len, "<svg")
+        || (media_type_begins(text, len, "<?xml")
+            && memmem(text, len, "<svg", 4)))
     {
         return "image/svg+xml";
     }
 
-    if (kind_is_json(text, len)) {
+    if (media_type_is_json(text, len)) {
         return "application/json";
     }
 
@@ -92,7 +95,7 @@ kind_of(const char *name, const unsigned char *head, size_t n)
 /* UTF-8, perhaps cut in a character, without controls but those of text. */
 
 static bool
-kind_is_text(const unsigned char *head, size_t n)
+media_type_is_text(const unsigned char *head, size_t n)
 {
     size_t  i;
     utf8_t  u;
@@ -130,7 +133,7 @@ kind_is_text(const unsigned char *head, size_t n)
 /* An object or an array by its first two marks: "[section]" is none. */
 
 static bool
-kind_is_json(const char *text, size_t n)
+media_type_is_json(const char *text, size_t n)
 {
     char         first;
     const char  *end;
@@ -141,7 +144,7 @@ kind_is_json(const char *text, size_t n)
 
     first = text[0];
     end = text + n;
-    text = kind_space(text + 1, end);
+    text = media_type_space(text + 1, end);
 
     if (text == end) {
         return false;
@@ -152,14 +155,14 @@ kind_is_json(const char *text, size_t n)
     }
 
     return strchr("\"{[]-0123456789", *text)
-           || kind_begins(text, (size_t) (end - text), "null")
-           || kind_begins(text, (size_t) (end - text), "true")
-           || kind_begins(text, (size_t) (end - text), "false");
+           || media_type_begins(text, (size_t) (end - text), "null")
+           || media_type_begins(text, (size_t) (end - text), "true")
+           || media_type_begins(text, (size_t) (end - text), "false");
 }
 
 
 static bool
-kind_begins(const char *text, size_t n, const char *word)
+media_type_begins(const char *text, size_t n, const char *word)
 {
     size_t  len;
 
@@ -170,7 +173,7 @@ kind_begins(const char *text, size_t n, const char *word)
 
 
 static const char *
-kind_space(const char *text, const char *end)
+media_type_space(const char *text, const char *end)
 {
     while (text < end && strchr(" \t\r\n", *text) && *text) {
         text++;

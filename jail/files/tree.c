@@ -1,37 +1,38 @@
 /*
- * Reading a directory.  Whose it is does not matter here: a caller's own
- * workspace may be changed while it is read, and what a task left may be
- * made to mislead; so an entry is opened as a name first and judged by that.
+ * The list is in the order of the paths' components, whatever the order of
+ * the walk, so that two lists can be compared entry by entry.
  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "files/beneath.h"
-#include "files/directory.h"
+#include "files/copy.h"
 #include "files/tree.h"
 
 
-static int tree_directory(tree_t *t, int dir, size_t len, unsigned depth);
-static int tree_entry(tree_t *t, int dir, const char *name, size_t len,
-    unsigned depth);
-static int tree_open(const tree_t *t, int dir, const char *name, int entry,
-    int flags);
-static int tree_file(tree_t *t, tree_entry_t *e, int fd);
-static int tree_link(tree_t *t, tree_entry_t *e, int entry);
-static tree_entry_t *tree_add(tree_t *t);
+static int tree_visit(walk_t *walk, walk_entry_t *e);
+static int tree_link(tree_t *t, tree_entry_t *e, int fd);
+static tree_entry_t *tree_add(tree_t *t, const walk_entry_t *e,
+    const char *path);
 static int tree_order(const void *one, const void *two);
 
 
 int
 tree_read(tree_t *t, int dir, uint64_t max, int content)
 {
+    walk_t  walk;
+
     *t = (tree_t) { .max = max, .content = content };
 
-    if (tree_directory(t, dir, 0, 0) != 0) {
+    walk = (walk_t) {
+        .visit = tree_visit, .data = t, .depth_max = TREE_DEPTH_MAX,
+        .is_left_by_task = (content == -1)
+    };
+
+    if (walk_below(&walk, dir) != 0) {
+        (void) strcpy(t->path, walk.path);
         return -1;
     }
 
@@ -107,219 +108,66 @@ tree_free(tree_t *t)
 
 
 static int
-tree_directory(tree_t *t, int dir, size_t len, unsigned depth)
+tree_visit(walk_t *walk, walk_entry_t *e)
 {
-    int      rc;
-    char   **names;
-    size_t   i, n, m;
+    tree_t        *t;
+    tree_entry_t  *entry;
 
-    names = names_read(dir, &n);
-
-    if (names == NULL) {
+    if (e->name == NULL) {
+        errno = ENAMETOOLONG;
         return -1;
     }
 
-    rc = 0;
+    t = walk->data;
+    entry = tree_add(t, e, walk->path);
 
-    for (i = 0; i < n && rc == 0; i++) {
-        m = strlen(names[i]);
-
-        if (len + 1 + m > TREE_PATH_MAX) {
-            errno = ENAMETOOLONG;
-            rc = -1;
-            break;
-        }
-
-        if (len > 0) {
-            t->path[len] = '/';
-        }
-
-        (void) memcpy(t->path + len + (len > 0), names[i], m + 1);
-
-        rc = tree_entry(t, dir, names[i], len + (len > 0) + m, depth);
-
-        if (rc == 0) {
-            t->path[len] = '\0';
-        }
-    }
-
-    names_free(names, n);
-
-    return rc;
-}
-
-
-static int
-tree_entry(tree_t *t, int dir, const char *name, size_t len, unsigned depth)
-{
-    int            rc, entry, fd;
-    struct stat    st;
-    tree_entry_t  *e;
-
-    e = tree_add(t);
-
-    if (e == NULL) {
+    if (entry == NULL) {
         return -1;
     }
 
-    entry = beneath_open(dir, name, O_PATH);
+    if (entry->type == S_IFREG && entry->size > t->max - t->bytes) {
+        entry->refused = "too_large";
+    }
 
-    if (entry == -1 && errno == EXDEV) {
-        e->refused = "mount";
+    if (entry->refused) {
         return 0;
     }
 
-    if (entry == -1 || fstat(entry, &st) != 0) {
-
-        if (entry != -1) {
-            (void) close(entry);
-        }
-
-        /* links are opened by O_PATH too: this one went away or is hidden */
-
-        e->refused = "unreadable";
-        return 0;
-    }
-
-    rc = 0;
-    fd = -1;
-    e->type = st.st_mode & S_IFMT;
-    e->mode = st.st_mode & 07777;
-    e->ino = st.st_ino;
-    e->mtime = st.st_mtim;
-    e->size = (uint64_t) st.st_size;
-
-    switch (e->type) {
+    switch (entry->type) {
 
     case S_IFREG:
+        entry->offset = (off_t) t->bytes;
 
-        if (e->size > t->max - t->bytes) {
-            e->refused = "too_large";
-            break;
+        if (copy_file(e->fd, t->content, t->max - t->bytes, &entry->size,
+                      entry->hash)
+            != COPY_OK)
+        {
+            return -1;
         }
 
-        fd = tree_open(t, dir, name, entry, O_RDONLY|O_NONBLOCK|O_NOCTTY);
-
-        if (fd == -1 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-            e->refused = "unreadable";
-
-        } else {
-            rc = tree_file(t, e, fd);
-        }
-
-        break;
-
-    case S_IFDIR:
-
-        if (depth + 1 == TREE_DEPTH_MAX) {
-            e->refused = "too_deep";
-            break;
-        }
-
-        fd = tree_open(t, dir, name, entry, O_RDONLY|O_DIRECTORY);
-
-        if (fd == -1) {
-            e->refused = "unreadable";
-
-        } else {
-            rc = tree_directory(t, fd, len, depth + 1);
-        }
-
-        break;
+        t->bytes += entry->size;
+        return 0;
 
     case S_IFLNK:
-        rc = tree_link(t, e, entry);
-        break;
+        return tree_link(t, entry, e->fd);
+
+    case S_IFDIR:
+        return 0;
 
     default:
-        e->refused = "special";
-        break;
+        entry->refused = "special";
+        return 0;
     }
-
-    if (fd != -1) {
-        (void) close(fd);
-    }
-
-    (void) close(entry);
-
-    return rc;
-}
-
-
-/* Modes are overridden only in what a task left: the caller's are its own. */
-
-static int
-tree_open(const tree_t *t, int dir, const char *name, int entry, int flags)
-{
-    return t->content == -1 ? beneath_read(dir, name, entry, flags)
-                            : beneath_open(dir, name, flags);
 }
 
 
 static int
-tree_file(tree_t *t, tree_entry_t *e, int fd)
-{
-    ssize_t     n, done, rc;
-    SHA256_CTX  sha;
-
-    static char  buf[65536];
-
-    (void) SHA256_Init(&sha);
-    e->size = 0;
-    e->offset = (off_t) t->bytes;
-
-    for ( ;; ) {
-        n = read(fd, buf, sizeof(buf));
-
-        if (n == -1 && errno == EINTR) {
-            continue;
-        }
-
-        if (n == -1) {
-            return -1;
-        }
-
-        if (n == 0) {
-            break;
-        }
-
-        /* it may have grown */
-
-        if ((uint64_t) n > t->max - t->bytes) {
-            errno = EFBIG;
-            return -1;
-        }
-
-        (void) SHA256_Update(&sha, buf, (size_t) n);
-
-        for (done = 0; t->content != -1 && done < n; done += rc) {
-            rc = write(t->content, buf + done, (size_t) (n - done));
-
-            if (rc == -1 && errno == EINTR) {
-                rc = 0;
-
-            } else if (rc == -1) {
-                return -1;
-            }
-        }
-
-        e->size += (uint64_t) n;
-        t->bytes += (uint64_t) n;
-    }
-
-    (void) SHA256_Final(e->hash, &sha);
-
-    return 0;
-}
-
-
-static int
-tree_link(tree_t *t, tree_entry_t *e, int entry)
+tree_link(tree_t *t, tree_entry_t *e, int fd)
 {
     ssize_t  n;
     char     target[TREE_PATH_MAX + 1];
 
-    n = readlinkat(entry, "", target, sizeof(target));
+    n = readlinkat(fd, "", target, sizeof(target));
 
     if (n == -1) {
         return -1;
@@ -340,12 +188,12 @@ tree_link(tree_t *t, tree_entry_t *e, int entry)
 /* The new entry; it is good until the next one is added. */
 
 static tree_entry_t *
-tree_add(tree_t *t)
+tree_add(tree_t *t, const walk_entry_t *e, const char *path)
 {
     size_t         cap;
-    tree_entry_t  *more, *e;
+    tree_entry_t  *more, *entry;
 
-    t->text += strlen(t->path);
+    t->text += strlen(path);
 
     if (t->n == TREE_ENTRIES_MAX || t->text > TREE_TEXT_MAX) {
         errno = E2BIG;
@@ -364,16 +212,21 @@ tree_add(tree_t *t)
         t->cap = cap;
     }
 
-    e = &t->entries[t->n];
-    *e = (tree_entry_t) { .path = strdup(t->path) };
+    entry = &t->entries[t->n];
+    *entry = (tree_entry_t) {
+        .path = strdup(path), .type = e->st.st_mode & S_IFMT,
+        .mode = e->st.st_mode & 07777, .ino = e->st.st_ino,
+        .mtime = e->st.st_mtim, .size = (uint64_t) e->st.st_size,
+        .refused = e->refused
+    };
 
-    if (e->path == NULL) {
+    if (entry->path == NULL) {
         return NULL;
     }
 
     t->n++;
 
-    return e;
+    return entry;
 }
 
 

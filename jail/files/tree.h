@@ -11,13 +11,13 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED     /* EVP costs 1 ms of set-up */
-#include <openssl/sha.h>
+#include "files/copy.h"
+#include "files/walk.h"
 
 
 #define TREE_ENTRIES_MAX  200000
 #define TREE_DEPTH_MAX    64
-#define TREE_PATH_MAX     4095
+#define TREE_PATH_MAX     WALK_PATH_MAX
 #define TREE_TEXT_MAX     (32u << 20)   /* bytes of all paths and targets */
 
 
@@ -43,7 +43,7 @@ typedef struct {
     uint64_t       max;                 /* bytes that may be read */
     size_t         text;                /* bytes of paths and targets */
     int            content;             /* gets all bytes; -1: none does */
-    char           path[TREE_PATH_MAX + 1];     /* where it is, or failed */
+    char           path[TREE_PATH_MAX + 1];     /* where it failed */
 } tree_t;
 
 

@@ -24,8 +24,8 @@
 #include "files/beneath.h"
 #include "files/directory.h"
 #include "files/readable.h"
-#include "shared/utf8.h"
 #include "files/workspace.h"
+#include "shared/utf8.h"
 
 
 static int workspace_busy(workspace_t *w, const struct stat *st,
@@ -237,14 +237,14 @@ workspace_clean(workspace_t *w)
         return;
     }
 
-    names = names_read(dir, &n);
+    names = directory_names(dir, &n);
 
     for (i = 0; names && i < n; i++) {
         (void) unlinkat(dir, names[i], 0);
     }
 
     if (names) {
-        names_free(names, n);
+        directory_free(names, n);
     }
 
     (void) close(dir);

@@ -16,17 +16,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "files/beneath.h"
-#include "shared/utf8.h"
+#include "files/copy.h"
 #include "files/workspace.h"
+#include "shared/utf8.h"
 
 
-#define BACK_IN  "/run/task/in/"        /* where links to --in files lead */
+#define WORKSPACE_IN  "/run/task/in/"   /* where links to --in files lead */
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE  (1 << 0)
@@ -54,23 +54,23 @@ typedef struct {
 } back_t;
 
 
-static int back_plan(back_t *b);
-static void back_judge(back_t *b, const tree_entry_t *old,
+static int workspace_plan(back_t *b);
+static void workspace_judge(back_t *b, const tree_entry_t *old,
     const tree_entry_t *new);
-static bool back_is_below(const char *path, const char *dir);
-static int back_stage(back_t *b);
-static int back_stage_file(back_t *b, const back_change_t *c,
+static bool workspace_is_below(const char *path, const char *dir);
+static int workspace_stage(back_t *b);
+static int workspace_stage_file(back_t *b, const back_change_t *c,
     const char *name);
-static void back_unstage(back_t *b);
-static void back_apply(back_t *b);
-static int back_remove(back_t *b, const tree_entry_t *old);
-static int back_put(back_t *b, const back_change_t *c, const char *name);
-static int back_parent(back_t *b, const char *path, const char **name);
-static const char *back_conflict(back_t *b, const tree_entry_t *old,
+static void workspace_unstage(back_t *b);
+static void workspace_apply(back_t *b);
+static int workspace_remove(back_t *b, const tree_entry_t *old);
+static int workspace_put(back_t *b, const back_change_t *c,
+    const char *name);
+static const char *workspace_conflict(back_t *b, const tree_entry_t *old,
     const tree_entry_t *new);
-static void back_tell(back_t *b, const char *list, const tree_entry_t *e,
-    const char *reason);
-static int back_fault(back_t *b, const char *path);
+static void workspace_tell(back_t *b, const char *list,
+    const tree_entry_t *e, const char *reason);
+static int workspace_fault(back_t *b, const char *path);
 
 
 int
@@ -104,25 +104,25 @@ workspace_take(workspace_t *w, int work, fault_t *fault)
                      (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize, -1)
            != 0)
     {
-        rc = back_fault(&b, b.after.path);
+        rc = workspace_fault(&b, b.after.path);
 
     } else {
-        rc = back_plan(&b);
+        rc = workspace_plan(&b);
     }
 
     if (rc == 0) {
-        rc = back_stage(&b);
+        rc = workspace_stage(&b);
     }
 
     if (rc == 0) {
-        back_apply(&b);
+        workspace_apply(&b);
 
         (void) json_object_set_new(w->result, "copied", json_true());
         (void) json_object_set_new(w->result, "more",
                                    json_integer(b.cut));
     }
 
-    back_unstage(&b);
+    workspace_unstage(&b);
     tree_free(&b.after);
     free(b.changes);
 
@@ -133,7 +133,7 @@ workspace_take(workspace_t *w, int work, fault_t *fault)
 /* Both lists have the same order. */
 
 static int
-back_plan(back_t *b)
+workspace_plan(back_t *b)
 {
     int                  rc;
     size_t               i, k;
@@ -145,7 +145,7 @@ back_plan(back_t *b)
     b->changes = calloc(before->n + b->after.n + 1, sizeof(back_change_t));
 
     if (b->changes == NULL) {
-        return back_fault(b, "");
+        return workspace_fault(b, "");
     }
 
     hidden = NULL;
@@ -163,24 +163,26 @@ back_plan(back_t *b)
         if (new && new->refused) {
             hidden = new->path;
             reason = new->refused;
-            back_tell(b, "refused", new, reason);
+            workspace_tell(b, "refused", new, reason);
 
         } else if (old && old->refused) {
 
             /* the box did not get it, so it is not missing */
 
             if (new) {
-                back_tell(b, "refused", new, "conflict");
+                workspace_tell(b, "refused", new, "conflict");
             }
 
-        } else if (new == NULL && hidden && back_is_below(old->path, hidden)) {
+        } else if (new == NULL && hidden
+                   && workspace_is_below(old->path, hidden))
+        {
 
             /* not gone: it is where nobody could look */
 
-            back_tell(b, "refused", old, reason);
+            workspace_tell(b, "refused", old, reason);
 
         } else if (old == NULL || new == NULL || !tree_same(old, new)) {
-            back_judge(b, old, new);
+            workspace_judge(b, old, new);
         }
     }
 
@@ -189,7 +191,7 @@ back_plan(back_t *b)
 
 
 static void
-back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
+workspace_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 {
     const char          *reason;
     const tree_entry_t  *e;
@@ -199,7 +201,7 @@ back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 
     if (old == NULL && new->type == S_IFLNK
         && strchr(new->path, '/') == NULL
-        && strncmp(new->target, BACK_IN, sizeof(BACK_IN) - 1) == 0)
+        && strncmp(new->target, WORKSPACE_IN, sizeof(WORKSPACE_IN) - 1) == 0)
     {
         return;
     }
@@ -217,11 +219,11 @@ back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
         reason = "leads_outside";
 
     } else {
-        reason = back_conflict(b, old, new);
+        reason = workspace_conflict(b, old, new);
     }
 
     if (reason) {
-        back_tell(b, "refused", e, reason);
+        workspace_tell(b, "refused", e, reason);
         return;
     }
 
@@ -230,7 +232,7 @@ back_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 
 
 static bool
-back_is_below(const char *path, const char *dir)
+workspace_is_below(const char *path, const char *dir)
 {
     size_t  n;
 
@@ -241,7 +243,7 @@ back_is_below(const char *path, const char *dir)
 
 
 static int
-back_stage(back_t *b)
+workspace_stage(back_t *b)
 {
     int                   rc;
     char                  name[24];
@@ -258,14 +260,14 @@ back_stage(back_t *b)
         if (b->staging == -1) {
 
             if (mkdirat(b->workspace->dir, WORKSPACE_STAGING, 0700) != 0) {
-                return back_fault(b, WORKSPACE_STAGING);
+                return workspace_fault(b, WORKSPACE_STAGING);
             }
 
             b->staging = beneath_open(b->workspace->dir, WORKSPACE_STAGING,
                                       O_RDONLY|O_DIRECTORY);
 
             if (b->staging == -1) {
-                return back_fault(b, WORKSPACE_STAGING);
+                return workspace_fault(b, WORKSPACE_STAGING);
             }
         }
 
@@ -274,10 +276,10 @@ back_stage(back_t *b)
 
         rc = c->new->type == S_IFLNK
              ? symlinkat(c->new->target, b->staging, name)
-             : back_stage_file(b, c, name);
+             : workspace_stage_file(b, c, name);
 
         if (rc != 0) {
-            return back_fault(b, c->new->path);
+            return workspace_fault(b, c->new->path);
         }
     }
 
@@ -288,12 +290,11 @@ back_stage(back_t *b)
 /* Who may read or write the file stays as it was; no set-user-id bit comes. */
 
 static int
-back_stage_file(back_t *b, const back_change_t *c, const char *name)
+workspace_stage_file(back_t *b, const back_change_t *c, const char *name)
 {
     int              in, out, err;
     mode_t           mode;
-    ssize_t          n;
-    uint64_t         left;
+    uint64_t         size;
     struct timespec  times[2];
 
     in = beneath_open(b->work, c->new->path, O_RDONLY|O_NONBLOCK|O_NOCTTY);
@@ -304,16 +305,13 @@ back_stage_file(back_t *b, const back_change_t *c, const char *name)
         goto failed;
     }
 
-    for (left = c->new->size; left > 0; left -= (uint64_t) n) {
-        n = sendfile(out, in, NULL, left);
+    if (copy_file(in, out, c->new->size, &size, NULL) != COPY_OK) {
+        goto failed;
+    }
 
-        if (n == -1 && errno == EINTR) {
-            n = 0;
-
-        } else if (n <= 0) {
-            errno = n == 0 ? EIO : errno;
-            goto failed;
-        }
+    if (size != c->new->size) {
+        errno = EIO;
+        goto failed;
     }
 
     mode = c->old && c->old->type == S_IFREG ? c->old->mode & 0666
@@ -353,7 +351,7 @@ failed:
 
 
 static void
-back_unstage(back_t *b)
+workspace_unstage(back_t *b)
 {
     char    name[24];
     size_t  i;
@@ -377,7 +375,7 @@ back_unstage(back_t *b)
 /* From here on a failure is told of its path, and the others go on. */
 
 static void
-back_apply(back_t *b)
+workspace_apply(back_t *b)
 {
     char            name[24];
     size_t          i;
@@ -388,13 +386,13 @@ back_apply(back_t *b)
         c = &b->changes[i - 1];
 
         if (c->new == NULL) {
-            why = back_conflict(b, c->old, NULL);
+            why = workspace_conflict(b, c->old, NULL);
 
-            if (why == NULL && back_remove(b, c->old) != 0) {
+            if (why == NULL && workspace_remove(b, c->old) != 0) {
                 why = errno == ENOTEMPTY ? "not_empty" : errno_name(errno);
             }
 
-            back_tell(b, why ? "refused" : "removed", c->old, why);
+            workspace_tell(b, why ? "refused" : "removed", c->old, why);
         }
     }
 
@@ -403,13 +401,13 @@ back_apply(back_t *b)
 
         if (c->new) {
             (void) sprintf(name, "%zu", i);
-            why = back_conflict(b, c->old, c->new);
+            why = workspace_conflict(b, c->old, c->new);
 
-            if (why == NULL && back_put(b, c, name) != 0) {
+            if (why == NULL && workspace_put(b, c, name) != 0) {
                 why = errno_name(errno);
             }
 
-            back_tell(b, why ? "refused" : c->old ? "changed" : "added",
+            workspace_tell(b, why ? "refused" : c->old ? "changed" : "added",
                       c->new, why);
         }
     }
@@ -417,12 +415,12 @@ back_apply(back_t *b)
 
 
 static int
-back_remove(back_t *b, const tree_entry_t *old)
+workspace_remove(back_t *b, const tree_entry_t *old)
 {
     int          rc, err, parent;
     const char  *name;
 
-    parent = back_parent(b, old->path, &name);
+    parent = beneath_parent(b->workspace->dir, old->path, &name);
 
     if (parent == -1) {
         return -1;
@@ -441,18 +439,18 @@ back_remove(back_t *b, const tree_entry_t *old)
 /* What is of another type gives way first: rename does not do it. */
 
 static int
-back_put(back_t *b, const back_change_t *c, const char *staged)
+workspace_put(back_t *b, const back_change_t *c, const char *staged)
 {
     int          rc, err, parent;
     const char  *name;
 
     if (c->old && (c->old->type == S_IFDIR) != (c->new->type == S_IFDIR)
-        && back_remove(b, c->old) != 0)
+        && workspace_remove(b, c->old) != 0)
     {
         return -1;
     }
 
-    parent = back_parent(b, c->new->path, &name);
+    parent = beneath_parent(b->workspace->dir, c->new->path, &name);
 
     if (parent == -1) {
         return -1;
@@ -480,39 +478,17 @@ back_put(back_t *b, const back_change_t *c, const char *staged)
 }
 
 
-/* The directory that the path is in, on the host. */
-
-static int
-back_parent(back_t *b, const char *path, const char **name)
-{
-    char         dir[TREE_PATH_MAX + 1];
-    const char  *slash;
-
-    slash = strrchr(path, '/');
-    *name = slash ? slash + 1 : path;
-
-    if (slash == NULL) {
-        return beneath_open(b->workspace->dir, ".", O_RDONLY|O_DIRECTORY);
-    }
-
-    (void) memcpy(dir, path, (size_t) (slash - path));
-    dir[slash - path] = '\0';
-
-    return beneath_open(b->workspace->dir, dir, O_RDONLY|O_DIRECTORY);
-}
-
-
 /* What the host has there now must be what the box's copy was made of. */
 
 static const char *
-back_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
+workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 {
     int          rc, err, parent;
     const char  *name, *path;
     struct stat  st;
 
     path = old ? old->path : new->path;
-    parent = back_parent(b, path, &name);
+    parent = beneath_parent(b->workspace->dir, path, &name);
 
     if (parent == -1) {
 
@@ -549,7 +525,7 @@ back_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 /* A directory's name ends with "/"; names are as they may be shown. */
 
 static void
-back_tell(back_t *b, const char *list, const tree_entry_t *e,
+workspace_tell(back_t *b, const char *list, const tree_entry_t *e,
     const char *reason)
 {
     char     name[4 * TREE_PATH_MAX + 2];
@@ -579,7 +555,7 @@ back_tell(back_t *b, const char *list, const tree_entry_t *e,
 
 
 static int
-back_fault(back_t *b, const char *path)
+workspace_fault(back_t *b, const char *path)
 {
     int   err;
     char  name[240];

@@ -11,8 +11,9 @@
 #include "files/workspace.h"
 
 
-static bool git_is_repository(const tree_t *tree, const char *path, size_t n);
-static bool git_has(const tree_t *tree, const char *path, size_t n,
+static bool workspace_is_repository(const tree_t *tree, const char *path,
+    size_t n);
+static bool workspace_has(const tree_t *tree, const char *path, size_t n,
     const char *name);
 
 
@@ -36,7 +37,7 @@ workspace_makes_repository(const tree_t *before, const tree_t *after,
         n = (size_t) (p - path);
 
         if ((strncmp(p, "config", 6) == 0 || strncmp(p, "hooks", 5) == 0)
-            && git_is_repository(after, path, n))
+            && workspace_is_repository(after, path, n))
         {
             return true;
         }
@@ -45,8 +46,8 @@ workspace_makes_repository(const tree_t *before, const tree_t *after,
 
             if (strcspn(p, "/") == strlen(parts[i])
                 && strncmp(p, parts[i], strlen(parts[i])) == 0
-                && git_is_repository(after, path, n)
-                && !git_is_repository(before, path, n))
+                && workspace_is_repository(after, path, n)
+                && !workspace_is_repository(before, path, n))
             {
                 return true;
             }
@@ -60,17 +61,17 @@ workspace_makes_repository(const tree_t *before, const tree_t *after,
 /* Is it the directory whose name, with its "/", is the first n of path? */
 
 static bool
-git_is_repository(const tree_t *tree, const char *path, size_t n)
+workspace_is_repository(const tree_t *tree, const char *path, size_t n)
 {
-    return git_has(tree, path, n, "HEAD")
-           && (git_has(tree, path, n, "commondir")
-               || (git_has(tree, path, n, "objects")
-                   && git_has(tree, path, n, "refs")));
+    return workspace_has(tree, path, n, "HEAD")
+           && (workspace_has(tree, path, n, "commondir")
+               || (workspace_has(tree, path, n, "objects")
+                   && workspace_has(tree, path, n, "refs")));
 }
 
 
 static bool
-git_has(const tree_t *tree, const char *path, size_t n, const char *name)
+workspace_has(const tree_t *tree, const char *path, size_t n, const char *name)
 {
     char  sibling[TREE_PATH_MAX + 16];
 

@@ -87,7 +87,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
     r.spec.files = r.files;
     r.box = (box_t) { -1, -1, -1, -1, -1, -1, -1 };
     r.spec.has_stdin = options->has_stdin;
-    r.collect.dir = -1;
+    r.artifacts.dir = -1;
     r.workspace.dir = -1;
     r.workspace.before.content = -1;
 

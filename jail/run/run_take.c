@@ -17,7 +17,7 @@ static void run_take_back(run_t *r);
 int
 run_out(run_t *r)
 {
-    return r->options->out ? collect_prepare(&r->collect, r->options->out,
+    return r->options->out ? artifacts_prepare(&r->artifacts, r->options->out,
                                              &r->result.fault)
                            : 0;
 }
@@ -90,20 +90,20 @@ run_take(run_t *r)
 
     s = &r->supervise;
 
-    if (s->started && s->is_reaped && r->collect.dir != -1
+    if (s->started && s->is_reaped && r->artifacts.dir != -1
         && s->ndisks > BOX_DISK_OUT)
     {
-        (void) collect_take(&r->collect, s->disks[BOX_DISK_OUT],
+        (void) artifacts_take(&r->artifacts, s->disks[BOX_DISK_OUT],
                             &r->result.fault);
 
-        r->result.artifacts = json_incref(r->collect.artifacts);
-        r->result.skipped = json_incref(r->collect.skipped);
+        r->result.artifacts = json_incref(r->artifacts.artifacts);
+        r->result.skipped = json_incref(r->artifacts.skipped);
 
     } else {
-        collect_drop(&r->collect);
+        artifacts_drop(&r->artifacts);
     }
 
-    collect_free(&r->collect);
+    artifacts_free(&r->artifacts);
 
     if (r->workspace.dir != -1) {
         run_take_back(r);

@@ -27,9 +27,9 @@ typedef struct {
     result_t        result;
     supervise_t     supervise;
     task_file_t     files[OPTIONS_IN_MAX + 1];
-    char            hash[FILES_HASH_LEN + 1];
+    char            hash[COPY_HASH_LEN + 1];
     variables_t     variables;
-    collect_t       collect;
+    artifacts_t     artifacts;
     workspace_t     workspace;
     stream_t        in;
     stream_t        out;

@@ -61,7 +61,7 @@ test_kinds(void **state)
         n = kinds[i].n ? kinds[i].n : strlen(kinds[i].head);
         (void) memcpy(head, kinds[i].head, n);
 
-        type = kind_of(kinds[i].name, (unsigned char *) head, n);
+        type = media_type_of(kinds[i].name, (unsigned char *) head, n);
 
         expect(strcmp(type, kinds[i].type) == 0, "row %zu: %s", i, type);
     }
