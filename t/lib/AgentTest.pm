@@ -504,6 +504,8 @@ sub nginx_conf ($self, $prefix, %opt) {
     for ($main, $http) {
         s/%DIR%/$prefix/g;
         s/%CONTROL%/$prefix\/run\/control.sock/g;
+        s{\Q$ROOT\E/(conf/[\w./-]+\.conf)}
+         {$self->reachable("$ROOT/$1", $opt{user})}ge;
     }
 
     return <<"END";

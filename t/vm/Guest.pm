@@ -21,10 +21,15 @@ use POSIX ();
 use Test::More;
 
 our @EXPORT = qw(jail start finish group write_to read_from wait_for boxes
-                 as_user $ROOT $JAIL $USER $CGROUP);
+                 as_user $ROOT $JAIL $SETUP $HIDE $USER $CGROUP);
 
 our $ROOT   = abs_path(dirname(__FILE__) . '/../..');
-our $JAIL   = '/run/agent/jail';      # where every user can read it
+
+# copies that every user can read: the tree may be in a directory of root's
+our $JAIL   = '/run/agent/jail';
+our $SETUP  = '/run/agent/setup-host';
+our $HIDE   = '/run/agent/hide';
+
 our $USER   = 4242;                   # in no file of the host
 our $CGROUP = '/sys/fs/cgroup';
 
@@ -39,7 +44,9 @@ Test::More->builder->$_(\*STDOUT)
 mkdir '/run/agent';
 system('cp', "$ROOT/" . ($ENV{AGENT_TEST_OBJS} // 'objs') . '/jail', $JAIL)
     == 0 or die;
-chmod 0755, '/run/agent', $JAIL;
+system('cp', "$ROOT/scripts/setup-host", "$ROOT/t/vm/hide", '/run/agent') == 0
+    or die;
+chmod 0755, '/run/agent', $JAIL, $SETUP, $HIDE;
 
 sub as_user ($uid, @command) {
     return @command unless $uid;
