@@ -16,40 +16,20 @@ my $token = 'sk_test_0123456789abcdef_marker';
 
 my $t   = AgentTest->new;
 my $up  = $t->upstream(names => ['api.internal', 'other.internal']);
-my $dns = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
-                    qw(api.internal other.internal) });
 my $port = $up->port;
-my $vault = $t->write('vault', "api = $token\n", 0600);
+my $rule = $t->rule;
 
-my $b = $t->broker(http => <<"END");
-    resolver 127.0.0.1:$dns->{port};
-    agent_vault $vault;
-    agent_audit logs/agent-audit.log;
-    agent_policy analysis {
-        host api.internal:$port {
-            methods GET POST;
-            bearer  api;
-            private 127.0.0.0/8;
-            trusted_certificate @{[$t->ca->{cert}]};
-        }
-        host other.internal:$port {
-            private 127.0.0.0/8;
-            trusted_certificate @{[$t->ca->{cert}]};
-        }
-    }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
+my $b = $t->broker(names => [qw(api.internal other.internal)],
+                   vault => "api = $token\n", policy => <<"END");
+    host api.internal:$port { methods GET POST; bearer api; $rule }
+    host other.internal:$port { $rule }
 END
 
-my $l = $t->launcher;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or diag explain $task;
+my ($l, $task) = $b->task;
 is_deeply([map { "$_->{name} $_->{port}" } @{ $task->{doors} }],
           ['proxy 8899', 'web 80', 'web 443', "web $port", 'dns-udp 53',
            'dns-tcp 53'],
-          'with a door for the proxy and for each port');
+          'a task has a door for the proxy, each port of a rule and names');
 
 my $ca = $t->write('box-ca.pem', $task->{ca});
 my $seen = 0;
@@ -76,32 +56,40 @@ sub to_web (@args) {
 sub newest { return ($up->requests)[-1] }
 
 
-# Clients as they are
+my $r;
 
-my $r = through_proxy("https://api.internal:$port/echo", '--http1.1');
-is($r->{code}, 200, 'https by CONNECT works') or diag explain $r, $b->error_log;
-is_deeply(newest->{headers}{authorization}, ["Bearer $token"],
-          'and the token is attached outside');
-is(newest->{sni}, 'api.internal', 'to the host by TLS');
+subtest 'https by CONNECT reaches the host' => sub {
+    $r = through_proxy("https://api.internal:$port/echo", '--http1.1');
+    is($r->{code}, 200,
+       'the client is answered 200') or diag explain $r, $b->error_log;
+    is_deeply(newest->{headers}{authorization}, ["Bearer $token"],
+              'the token is attached outside of the box');
+    is(newest->{sni}, 'api.internal',
+       'the upstream is spoken to by TLS, with its name');
+};
 
 $r = through_proxy("https://api.internal:$port/echo");
-is("$r->{code} $r->{version}", '200 2', 'HTTP/2 is spoken by ALPN');
-
-$r = to_web("https://api.internal:$port/echo");
 is("$r->{code} $r->{version}", '200 2',
-   'a client that knows of no proxy reaches the host at any address')
-    or diag explain $r;
+   'HTTP/2 is spoken through a CONNECT, by ALPN');
 
-$r = to_web("http://api.internal:$port/echo");
-is($r->{code}, 200, 'by cleartext too');
-is(newest->{tls}, JSON::PP::true, 'which goes out as TLS');
+subtest 'B-001 a client that knows of no proxy meets the same rules' => sub {
+    $r = to_web("https://api.internal:$port/echo");
+    is("$r->{code} $r->{version}", '200 2',
+       'https to any IPv4 address reaches the host, by HTTP/2')
+        or diag explain $r;
 
-$r = curl('--noproxy', '*', '--connect-to', '::[2001:db8::7]:',
-          "https://api.internal:$port/echo");
-is($r->{code}, 200, 'and at any IPv6 address');
+    $r = to_web("http://api.internal:$port/echo");
+    is($r->{code}, 200, 'cleartext to any IPv4 address reaches the host');
+    is(newest->{tls}, JSON::PP::true,
+       'a cleartext request of the box goes up by TLS');
+
+    $r = curl('--noproxy', '*', '--connect-to', '::[2001:db8::7]:',
+              "https://api.internal:$port/echo");
+    is($r->{code}, 200, 'https to any IPv6 address reaches the host');
+};
 
 $r = through_proxy('-p', "http://api.internal:$port/echo");
-is($r->{code}, 200, 'plain HTTP in a CONNECT');
+is($r->{code}, 200, 'plain HTTP in a CONNECT is served');
 
 my $body = $t->write('body', 'x' x 200000);
 $r = through_proxy("https://api.internal:$port/echo", '-d', "\@$body");
@@ -109,49 +97,58 @@ is(length newest->{body}, 200000, 'a body over HTTP/2 arrives whole');
 
 $r = through_proxy("https://api.internal:$port/echo",
                    "https://other.internal:$port/echo");
-is(newest->{sni}, 'other.internal', 'another host');
-ok(!newest->{headers}{authorization}, 'without the first one\'s token');
+is(newest->{sni}, 'other.internal',
+   'a second host over the same proxy is reached by its own name');
+ok(!newest->{headers}{authorization},
+   'a second host is not sent the credential of the first');
 
 my @connects = $b->audit('connect');
-ok(@connects >= 5, 'each CONNECT left a line');
-is($connects[0]{host}, 'api.internal', 'with the host');
+ok(@connects >= 5, 'each CONNECT leaves a line');
+is($connects[0]{host}, 'api.internal', 'the line of a CONNECT has the host');
 
 
-$r = through_proxy('-H', "Host: other.internal:$port",
-                   "https://api.internal:$port/echo");
-is("$r->{code} $r->{version}", '421 2',
-   'B-048 a stream for another host than the connection\'s is misdirected');
-like($r->{body}, qr/authority_mismatch/, 'B-048 and told so');
+subtest 'B-048 a stream for another host than that of its connection' => sub {
+    $r = through_proxy('-H', "Host: other.internal:$port",
+                       "https://api.internal:$port/echo");
+    is("$r->{code} $r->{version}", '421 2',
+       'it is answered 421 over HTTP/2');
+    like($r->{body}, qr/authority_mismatch/,
+         'the answer has the reason authority_mismatch');
+};
 
 
 # Refused
 
-my $before = $up->connections;
+subtest 'a host that no rule names is refused at each door' => sub {
+    my $before = $up->connections;
 
-$r = through_proxy('https://evil.example/');
-is($r->{exit}, 56, 'a CONNECT to another host is refused');
-like($r->{err}, qr/403/, 'with 403');
+    $r = through_proxy('https://evil.example/');
+    is($r->{exit}, 56, 'the client of a CONNECT to it fails');
+    like($r->{err}, qr/403/, 'the CONNECT is answered 403');
 
-$r = to_web('https://evil.example/');
-is($r->{exit}, 35, 'TLS to another host gets an alert');
-like($r->{err}, qr/unrecognized name/i, 'that says which');
+    $r = to_web('https://evil.example/');
+    is($r->{exit}, 35, 'the client of TLS to it fails');
+    like($r->{err}, qr/unrecognized name/i,
+         'the TLS alert is unrecognized_name');
 
-$r = to_web('http://evil.example/');
-is($r->{code}, 403, 'HTTP to another host a 403');
-like($r->{body}, qr/host_not_allowed/, 'that says why');
+    $r = to_web('http://evil.example/');
+    is($r->{code}, 403, 'cleartext to it is answered 403');
+    like($r->{body}, qr/host_not_allowed/,
+         'the answer to cleartext has the reason host_not_allowed');
 
-$r = to_web('https://api.internal/');
-is($r->{exit}, 35, 'and so does another port');
+    $r = to_web('https://api.internal/');
+    is($r->{exit}, 35, 'TLS to another port of an allowed host fails');
 
-is($up->connections, $before, 'nothing was dialled');
-is_deeply([map { "$_->{host}:$_->{port} $_->{reason}" }
-           $b->audit('egress', verdict => 'denied')],
-          ["other.internal:$port authority_mismatch",
-           'evil.example:443 host_not_allowed',
-           'evil.example:443 host_not_allowed',
-           'evil.example:80 host_not_allowed',
-           'api.internal:443 port_not_allowed'],
-          'and each left its line');
+    is($up->connections, $before, 'no upstream is dialled for a refused host');
+    is_deeply([map { "$_->{host}:$_->{port} $_->{reason}" }
+               $b->audit('egress', verdict => 'denied')],
+              ["other.internal:$port authority_mismatch",
+               'evil.example:443 host_not_allowed',
+               'evil.example:443 host_not_allowed',
+               'evil.example:80 host_not_allowed',
+               'api.internal:443 port_not_allowed'],
+              'each refused host leaves one line, with its reason');
+};
 
 
 # B-043, B-046: what was named first holds
@@ -179,15 +176,17 @@ END
     return $run->{data} || $run->{err};
 }
 
-like(inside('api.internal', 'GET /echo HTTP/1.1', "Host: api.internal:$port"),
-     qr/^HTTP\/1.1 200/, 'the equal name passes');
-like(inside('other.internal', 'GET / HTTP/1.1', 'Host: x'),
-     qr/^ALERT/, 'B-043 an allowed SNI that is not the CONNECT\'s does not');
-like(inside('', 'GET / HTTP/1.1', 'Host: x'), qr/^ALERT/,
-     'B-043 and none does not');
-like(inside('API.Internal', 'GET /echo HTTP/1.1',
-            "Host: api.internal:$port"), qr/^HTTP\/1.1 200/,
-     'B-043 upper case is the same name');
+subtest 'B-043 the SNI must be the name of the CONNECT' => sub {
+    like(inside('api.internal', 'GET /echo HTTP/1.1', "Host: api.internal:$port"),
+         qr/^HTTP\/1.1 200/, 'the same name is served');
+    like(inside('other.internal', 'GET / HTTP/1.1', 'Host: x'),
+         qr/^ALERT/, 'another allowed name gets an alert');
+    like(inside('', 'GET / HTTP/1.1', 'Host: x'), qr/^ALERT/,
+         'a hello without a name gets an alert');
+    like(inside('API.Internal', 'GET /echo HTTP/1.1',
+                "Host: api.internal:$port"), qr/^HTTP\/1.1 200/,
+         'the same name in capitals is served');
+};
 
 for my $case (
     ['another host',          "Host: other.internal:$port", '/'],
@@ -203,20 +202,24 @@ for my $case (
     my ($what, $host, $target) = @$case;
     my $got = inside('api.internal', "GET $target HTTP/1.1", $host);
     like($got, qr/^HTTP\/1.1 400.*authority_mismatch/s,
-         "B-046 in the tunnel, $what is refused") or diag $got;
+         "B-046 inside a CONNECT, a request with $what is "
+         . "refused") or diag $got;
 }
 
 
 # B-051: early bytes
 
-for my $more ("GET http://api.internal:$port/early HTTP/1.1\r\nHost: x\r\n\r\n",
-              "\x16\x03\x01\x00\x05hello") {
-    my $got = $l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
-                       . "Host: api.internal:$port\r\n\r\n$more");
-    is($got->{status}, 400, 'B-051 bytes behind a CONNECT are refused');
-}
-is(scalar(grep { $_->{target} =~ /early/ } $up->requests), 0,
-   'B-051 and never taken for a request');
+subtest 'B-051 bytes behind a CONNECT are refused' => sub {
+    for my $more ("GET http://api.internal:$port/early HTTP/1.1\r\nHost: x\r\n\r\n",
+                  "\x16\x03\x01\x00\x05hello") {
+        my $got = $l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
+                           . "Host: api.internal:$port\r\n\r\n$more");
+        is($got->{status}, 400,
+           'a CONNECT with bytes behind it is answered 400');
+    }
+    is(scalar(grep { $_->{target} =~ /early/ } $up->requests), 0,
+       'no byte behind a CONNECT is taken for a request');
+};
 
 
 # B-018: what CONNECT may name
@@ -232,24 +235,27 @@ for my $target ('api.internal', 'api.internal:', ':443', ':',
         or diag $got->{raw};
 }
 is($l->http("CONNECT api.internal:$port HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-   ->{status}, 400, 'another Host is refused');
+   ->{status}, 400, 'B-018 a CONNECT with another Host is refused with 400');
 is($l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
             . "Content-Length: 5\r\n\r\nhello")->{status}, 400,
-   'and a body');
+   'B-018 a CONNECT with a body is refused with 400');
 
 
 # The authority of the boxes
 
-my $text = $t->openssl('x509', '-in', $ca, '-noout', '-text');
-like($text, qr/CA:TRUE, pathlen:0/, 'the boxes\' authority signs no other');
-my $key = $b->prefix . '/agent-state/ca.pem';
-is((stat $key)[2] & 07777, 0600, 'its key is the owner\'s alone');
-my $old = $t->read($key);
-$b->reload;
-is($t->read($key), $old, 'and is kept over a reload');
+subtest 'the authority that signs for the boxes is limited and kept' => sub {
+    my $text = $t->openssl('x509', '-in', $ca, '-noout', '-text');
+    like($text, qr/CA:TRUE, pathlen:0/,
+         'the boxes\' authority cannot sign another authority');
+    my $key = $b->prefix . '/agent-state/ca.pem';
+    is((stat $key)[2] & 07777, 0600,
+       'the key of the boxes\' authority has mode 0600');
+    my $old = $t->read($key);
+    $b->reload;
+    is($t->read($key), $old,
+       'the boxes\' authority is the same after a reload');
+};
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
-    or diag $b->error_log;
+$b->is_clean;
 
 done_testing;

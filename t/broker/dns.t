@@ -13,28 +13,16 @@ use Test::More;
 
 my $t   = AgentTest->new;
 my $up  = $t->upstream(names => ['api.internal', '*.packages.example']);
-my $dns = $t->dns({ 'api.internal' => { A => ['127.0.0.1'] } });
 my $port = $up->port;
+my $rule = $t->rule;
 
-my $b = $t->broker(http => <<"END");
-    resolver 127.0.0.1:$dns->{port};
-    agent_audit logs/agent-audit.log;
-    agent_policy analysis {
-        host api.internal:$port {
-            private 127.0.0.0/8;
-            trusted_certificate @{[$t->ca->{cert}]};
-        }
-        host *.packages.example;
-    }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
+my $b = $t->broker(names => ['api.internal'], policy => <<"END");
+    host api.internal:$port { $rule }
+    host *.packages.example;
 END
 
-my $l = $t->launcher;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or diag explain $task;
+my $dns = $b->{dns};
+my ($l, $task) = $b->task;
 my $ca = $t->write('box-ca.pem', $task->{ca});
 
 my %TYPE = (A => 1, NS => 2, CNAME => 5, PTR => 12, MX => 15, TXT => 16,
@@ -106,46 +94,48 @@ for my $how ('udp', 'tcp') {
 
 my $first = ask(query('api.internal'))->{address};
 is(ask(query('API.Internal'))->{address}, $first,
-   'the same name has the same address, however it is spelled');
+   'a name has the same address however it is spelled');
 like(ask(query('API.Internal'))->{raw}, qr/\x03API\x08Internal/,
-     'and the question is repeated as it was asked');
+     'the question is repeated in the answer as it was asked');
 isnt(ask(query('a.packages.example'))->{address}, $first,
-     'another name has another');
+     'another name has another address');
 is(ask(query('packages.example'))->{rcode}, 3,
-   'a wildcard is not the name above it');
+   'a wildcard does not allow the name above it');
 
 for my $type (qw(AAAA MX TXT SRV HTTPS ANY)) {
     my $r = ask(query('api.internal', $type));
-    is("$r->{rcode} $r->{an}", '0 0', "$type of an allowed name: no data");
+    is("$r->{rcode} $r->{an}", '0 0',
+       "$type of an allowed name: the name exists, without data");
 }
 
 my $r = ask(query('api.internal', 'A', edns => 1));
-is("$r->{rcode} $r->{an} $r->{ar}", '0 1 1', 'EDNS is answered with EDNS');
+is("$r->{rcode} $r->{an} $r->{ar}", '0 1 1',
+   'a question with EDNS is answered with EDNS');
 
 for my $address ('8.8.8.8', '127.0.0.53', '::1', '2001:db8::53') {
     is(ask(query('api.internal'), address => $address)->{address}, $first,
        "a query sent to $address is answered from $address");
 }
-is(denied(), 1, 'only the refused name left a line');
+is(denied(), 1, 'a name that no rule has leaves a line, an allowed one none');
 
 
 # Refused
 
-my $n = denied();
-for my $name ('evil.example', 'api.internal.evil.example', 'xapi.internal',
-              'secret-0123456789.evil.example', '1.0.0.127.in-addr.arpa',
-              'metadata.google.internal') {
-    my $started = Time::HiRes::time();
-    $r = ask(query($name));
-    is($r->{rcode}, 3, "$name does not exist");
-    is(denied(), ++$n, "$name: one line");
-}
-my ($line) = ($b->audit('dns'))[-1];
-is($line->{host}, 'metadata.google.internal', 'with the name');
-is($line->{task}, $task->{task_id}, 'and the task');
-
-is(scalar(grep { $_->{name} ne 'api.internal' } $dns->questions), 0,
-   'nothing was asked outside');
+subtest 'B-038 B-039 a name that no rule has does not exist, and is not asked '
+    . 'for outside' => sub {
+    my $n = denied();
+    for my $name ('evil.example', 'api.internal.evil.example',
+                  'xapi.internal', 'secret-0123456789.evil.example',
+                  '1.0.0.127.in-addr.arpa', 'metadata.google.internal') {
+        is(ask(query($name))->{rcode}, 3, "$name does not exist");
+        is(denied(), ++$n, "$name leaves one line");
+    }
+    my ($line) = ($b->audit('dns'))[-1];
+    is($line->{host}, 'metadata.google.internal', 'the line has the name');
+    is($line->{task}, $task->{task_id}, 'the line has the task');
+    is(scalar(grep { $_->{name} ne 'api.internal' } $dns->questions), 0,
+       'no name is asked for at the name server outside');
+};
 
 
 # Not a query
@@ -173,18 +163,21 @@ my @formerr = (
                                  tail => "\0\0\x29\x04\xd0\0\0\0\0\0\x05x")],
 );
 for my $case (@formerr) {
-    is(ask($case->[1])->{rcode}, 1, "$case->[0] is malformed");
+    is(ask($case->[1])->{rcode}, 1,
+       "a query with $case->[0] is answered as malformed");
 }
 is(ask(query('api.internal', 'A', flags => 0x2800))->{rcode}, 4,
-   'another operation is not implemented');
+   'another operation than a query is answered as not implemented');
 is(ask(query('api.internal', 'A', class => 3))->{rcode}, 5,
-   'another class is refused');
-is(ask(query('', 'A', raw => "\x0capi.internal\0"))->{rcode}, 3,
-   'a dot within a label is not two labels');
-is(ask(query('', 'A', raw => "\x03a\0b\x03com\0"))->{rcode}, 3,
-   'nor does a NUL end a name');
-($line) = ($b->audit('dns'))[-1];
-is($line->{host}, 'a\\000b.com', 'the line shows it');
+   'a question of another class than IN is refused');
+subtest 'B-017 a byte within a label ends no name' => sub {
+    is(ask(query('', 'A', raw => "\x0capi.internal\0"))->{rcode}, 3,
+       'a dot within a label does not make two labels of it');
+    is(ask(query('', 'A', raw => "\x03a\0b\x03com\0"))->{rcode}, 3,
+       'a NUL within a label does not end the name');
+    my ($line) = ($b->audit('dns'))[-1];
+    is($line->{host}, 'a\\000b.com', 'the line shows the NUL, escaped');
+};
 
 
 # The whole way: a name, any address, a web door, the host
@@ -193,7 +186,9 @@ $r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '--cacert',
     $ca, '--resolve', "api.internal:$port:$first", '-w', '%{http_code}',
     '-o', '/dev/null', "https://api.internal:$port/echo"],
     env => { PATH => $ENV{PATH} } });
-is($r->{data}, 200, 'the address of a name leads to its host') or diag $r->{err};
+is($r->{data}, 200,
+   'the address of a name leads through a web door to its '
+   . 'host') or diag $r->{err};
 
 # a box on a host without IPv6 has IPv4 sockets
 
@@ -204,34 +199,36 @@ my $opened = $four->ask('task', { v => 1, op => 'open',
 my $served = $four->ask('task', { op => 'serve' }, kinds => [map {
     { ($_->{name} =~ /-udp$/ ? 'udp4' : 'listen4') => $_->{port} }
 } @{ $opened->{doors} }]);
-ok($served->{ok}, 'without IPv6 the doors are IPv4 sockets')
+ok($served->{ok},
+   'doors that are IPv4 sockets are served, as on a host without IPv6')
     or diag explain $served;
 for my $address ('127.0.0.1', '127.0.0.53', '8.8.8.8') {
     my $run = $four->do(run => { argv => ['/usr/bin/python3', '-c', $ask,
         'udp', $address,
         MIME::Base64::encode_base64(query('api.internal'), ''), '5'] });
-    ok(length $run->{data}, "and $address answers") or diag $run->{err};
+    ok(length $run->{data},
+       "a query to $address is answered where the doors "
+       . "are IPv4 sockets") or diag $run->{err};
 }
 
-# what was refused, in the result
-
-ask(query('evil.example', 'AAAA'));
-ask(query('EVIL.example'), how => 'tcp');
-my $end = $l->ask('task', { op => 'close', reason => 'ok' });
-is_deeply([grep { $_->{host} eq 'evil.example' }
-           @{ $end->{egress}{denied} }],
-          [{ door => 'dns', host => 'evil.example', count => 3,
-             reason => 'host_not_allowed', method => undef, port => undef,
-             path => undef, hint => "this task may call only: "
+subtest 'the result of a task has the names that it was refused' => sub {
+    ask(query('evil.example', 'AAAA'));
+    ask(query('EVIL.example'), how => 'tcp');
+    my $end = $l->ask('task', { op => 'close', reason => 'ok' });
+    is_deeply([grep { $_->{host} eq 'evil.example' }
+               @{ $end->{egress}{denied} }],
+              [{ door => 'dns', host => 'evil.example', count => 3,
+                 reason => 'host_not_allowed', method => undef, port => undef,
+                 path => undef, hint => "this task may call only: "
                                   . "api.internal:$port *.packages.example" }],
-          'the result names a refused name once, with what to do instead')
-    or diag explain $end;
-is(scalar(grep { ($_->{door} // '') ne 'dns' } @{ $end->{egress}{denied} }),
-   0, 'and nothing that was no query');
-is($end->{egress}{denied_count}, denied(), 'each is counted once');
+              'a name that was refused three times is there once, with a hint')
+        or diag explain $end;
+    is(scalar(grep { ($_->{door} // '') ne 'dns' }
+              @{ $end->{egress}{denied} }), 0,
+       'what was not a query is not there');
+    is($end->{egress}{denied_count}, denied(), 'each refusal is counted once');
+};
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
-    or diag $b->error_log;
+$b->is_clean;
 
 done_testing;

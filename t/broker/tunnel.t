@@ -14,18 +14,13 @@ use Test::More;
 my $t   = AgentTest->new;
 my $up  = $t->upstream(names => ['pinned.internal', 'other.internal',
                                  'small.internal']);
-my $dns = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
-                    qw(pinned.internal other.internal small.internal
-                       private.internal down.internal) });
 my $port = $up->port;
+my $rule = $t->rule;
 
-my $conf = sub ($tunnel) { <<"END" };
-    resolver 127.0.0.1:$dns->{port};
-    agent_audit logs/agent-audit.log;
+my $policy = sub ($tunnel) { <<"END" };
     agent_policy analysis {
         bytes_up 1m;
-        host pinned.internal:$port { private 127.0.0.0/8; tunnel $tunnel;
-                                     trusted_certificate @{[$t->ca->{cert}]}; }
+        host pinned.internal:$port { tunnel $tunnel; $rule }
         host other.internal:$port  { private 127.0.0.0/8; }
         host private.internal:1    { tunnel on; }
         host down.internal:1       { private 127.0.0.0/8; tunnel on; }
@@ -34,16 +29,12 @@ my $conf = sub ($tunnel) { <<"END" };
         bytes_up 64k;
         host small.internal:$port { private 127.0.0.0/8; tunnel on; }
     }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
 END
 
-my $b = $t->broker(http => $conf->('on'));
-my $l = $t->launcher;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or diag explain $task;
+my $b = $t->broker(policy => $policy->('on'),
+                   names => [qw(pinned.internal other.internal small.internal
+                                private.internal down.internal)]);
+my ($l, $task) = $b->task;
 
 sub curl ($l, @args) {
     return $l->do(run => {
@@ -53,29 +44,40 @@ sub curl ($l, @args) {
         env => { PATH => $ENV{PATH} } });
 }
 
-my $r = curl($l, "https://pinned.internal:$port/echo");
-is($r->{data}, 200, 'the client verifies the upstream\'s own certificate')
-    or diag explain $r, $b->error_log;
-is(($up->requests)[-1]{sni}, 'pinned.internal', 'SNI is as the client sent it');
+my $r;
 
-my ($egress) = $b->audit('egress', method => 'CONNECT');
-is("$egress->{verdict} $egress->{address} $egress->{port}",
-   "allowed 127.0.0.1 $port", 'the decision was recorded');
-my $end = $b->audit_wait('egress_end');
-is($end->{request}, $egress->{request}, 'and the end');
-ok($end->{bytes_up} > 100 && $end->{bytes_down} > 500, 'with its bytes');
+subtest 'D-015 a tunnel is TLS to the upstream itself, on record from its '
+    . 'start' => sub {
+    $r = curl($l, "https://pinned.internal:$port/echo");
+    is($r->{data}, 200, 'the client verifies the upstream\'s own certificate')
+        or diag explain $r, $b->error_log;
+    is(($up->requests)[-1]{sni}, 'pinned.internal',
+       'the SNI is as the client sent it');
+
+    my ($egress) = $b->audit('egress', method => 'CONNECT');
+    is("$egress->{verdict} $egress->{address} $egress->{port}",
+       "allowed 127.0.0.1 $port", 'the decision is on record');
+    my $end = $b->audit_wait('egress_end');
+    is($end->{request}, $egress->{request}, 'the end is on record');
+    ok($end->{bytes_up} > 100 && $end->{bytes_down} > 500,
+       'the line of the end has the bytes of both directions')
+        or diag explain $end;
+};
 
 my $body = $t->write('body', 'x' x 500000);
 $r = curl($l, '-d', "\@$body", "https://pinned.internal:$port/echo");
-is(length(($up->requests)[-1]{body}), 500000, 'a large body arrives whole');
+is(length(($up->requests)[-1]{body}), 500000,
+   'a large body arrives whole through a tunnel');
 $r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '-x',
     'http://127.0.0.1:8899', '--cacert', $t->ca->{cert},
     "https://pinned.internal:$port/big?n=3000000"],
     env => { PATH => $ENV{PATH} } });
-is(length $r->{data}, 3000000, 'and a large answer comes back whole');
+is(length $r->{data}, 3000000,
+   'a large answer comes back whole through a tunnel');
 
 $r = curl($l, "https://other.internal:$port/");
-is($r->{status}, 60, 'a host without the rule is not passed through');
+is($r->{status}, 60, 'a host without `tunnel on` shows its client the boxes\' '
+   . 'authority, not its own');
 
 
 # What does not lead to it
@@ -109,36 +111,42 @@ sub inside ($target, $sni) {
 }
 
 my $to = "pinned.internal:$port";
-like(inside($to, 'other.internal'), qr/ALERT.*UNRECOGNIZED/i,
-     'B-043 another name in the hello is refused');
-like(inside($to, 'evil.example'), qr/ALERT/, 'B-043 so is a denied one');
-like(inside($to, ''), qr/ALERT/, 'B-043 and none');
-like(inside($to, '-'), qr/\\x15/, 'and what is no TLS');
-is($up->connections, $before, 'nothing was dialled for them');
-is(scalar($b->audit('egress', verdict => 'denied', reason => 'sni_mismatch')),
-   3, 'each left its line');
+subtest 'B-043 what the hello names must be the host of the CONNECT' => sub {
+    like(inside($to, 'other.internal'), qr/ALERT.*UNRECOGNIZED/i,
+         'a hello with another allowed name gets an alert');
+    like(inside($to, 'evil.example'), qr/ALERT/,
+         'a hello with a name that no rule has gets an alert');
+    like(inside($to, ''), qr/ALERT/, 'a hello without a name gets an alert');
+    like(inside($to, '-'), qr/\\x15/, 'bytes that are not TLS get an alert');
+    is($up->connections, $before,
+       'no upstream is dialled for a hello that does not fit');
+    is(scalar($b->audit('egress', verdict => 'denied', reason => 'sni_mismatch')),
+       3, 'each hello that does not fit leaves one line');
+};
 
 like(inside('private.internal:1', 'private.internal'), qr/ALERT/,
-     'an address that the rule does not open is refused');
+     'a tunnel to an address that the rule does not open gets an alert');
 is(($b->audit('egress', host => 'private.internal'))[-1]{reason},
-   'address_not_allowed', 'as such');
+   'address_not_allowed',
+   'the line of that tunnel has the reason address_not_allowed');
 like(inside('down.internal:1', 'down.internal'), qr/ALERT/,
-     'an upstream that does not answer ends the tunnel');
+     'a tunnel to an upstream that does not answer gets an alert');
 is($b->audit_wait('egress_end', host => 'down.internal')->{failure},
-   'upstream_unreachable', 'and its line says so');
+   'upstream_unreachable',
+   'the line of its end has the failure upstream_unreachable');
 
 
 # Bounds
 
-my $l2 = $t->launcher;
-my $small = $l2->open_task($b->control, 'small');
-ok($small->{ok}, 'a task with little to send is opened');
-$r = curl($l2, '-d', "\@$body", "https://small.internal:$port/echo");
-isnt($r->{status}, 0, 'past its bytes a tunnel ends');
-is($b->audit_wait('egress_end', host => 'small.internal')->{failure},
-   'bytes_up', 'and its line says why');
-$r = curl($l2, "https://small.internal:$port/echo");
-isnt($r->{status}, 0, 'and no other is opened');
+subtest 'past the `bytes_up` of its task a tunnel ends' => sub {
+    my ($l2) = $b->task('small');
+    $r = curl($l2, '-d', "\@$body", "https://small.internal:$port/echo");
+    isnt($r->{status}, 0, 'the client of the tunnel fails');
+    is($b->audit_wait('egress_end', host => 'small.internal')->{failure},
+       'bytes_up', 'the line of its end has the failure bytes_up');
+    $r = curl($l2, "https://small.internal:$port/echo");
+    isnt($r->{status}, 0, 'the task can open no other tunnel');
+};
 
 
 # A reload is felt by a tunnel that is open
@@ -152,7 +160,7 @@ s.recv(4096)
 c = ssl.create_default_context(cafile=ca)
 s = c.wrap_socket(s, server_hostname=target.split(":")[0])
 open(sys.argv[3], "w").close()
-s.settimeout(15)
+s.settimeout(60)
 try:
     print("CLOSED" if s.recv(1) == b"" else "DATA")
 except TimeoutError:
@@ -161,24 +169,27 @@ except OSError:
     print("CLOSED")
 END
 
-my $mark = $t->dir . '/open';
-my $pid = fork // die;
-if ($pid == 0) {
-    AgentTest::wait_for('the tunnel', sub { -e $mark });
-    $b->configure(http => $conf->('off'));
-    kill 'HUP', $b->master;
-    POSIX::_exit(0);
-}
-$r = $l->do(run => { argv => ['/usr/bin/python3', '-c', $hold, $to,
-                              $t->ca->{cert}, $mark] });
-waitpid $pid, 0;
-is($r->{data}, "CLOSED\n", 'a tunnel that the new policy refuses is closed')
-    or diag explain $r;
-is($b->audit_wait('egress_end', failure => 'policy_changed')->{host},
-   'pinned.internal', 'and its line says why');
+subtest 'C-027 E-001 E-003 an open tunnel that a new policy refuses is '
+    . 'closed'
+    => sub {
+    my $mark = $t->dir . '/open';
+    my $pid = fork // die;
+    if ($pid == 0) {
+        AgentTest::wait_for('the tunnel', sub { -e $mark });
+        $b->configure(policy => $policy->('off'));
+        kill 'HUP', $b->master;
+        POSIX::_exit(0);
+    }
+    $r = $l->do(run => { timeout => 60, argv => ['/usr/bin/python3', '-c', $hold,
+                         $to, $t->ca->{cert}, $mark] });
+    waitpid $pid, 0;
+    is($r->{data}, "CLOSED\n", 'the client sees the end of its connection')
+        or diag explain $r;
+    is($b->audit_wait('egress_end', failure => 'policy_changed')->{host},
+       'pinned.internal',
+       'the line of its end has the failure policy_changed');
+};
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
-    or diag $b->error_log;
+$b->is_clean;
 
 done_testing;

@@ -13,31 +13,18 @@ use Test::More;
 
 my $token = 'sk_test_0123456789abcdef_marker';
 
-my $t   = AgentTest->new;
-my $up  = $t->upstream(names => ['ws.internal', 'api.internal']);
-my $dns = $t->dns({ map { $_ => { A => ['127.0.0.1'] } }
-                    qw(ws.internal api.internal) });
+my $t    = AgentTest->new;
+my $up   = $t->upstream(names => ['ws.internal', 'api.internal']);
 my $port = $up->port;
-my $vault = $t->write('vault', "api = $token\n", 0600);
-my $host = "private 127.0.0.0/8; trusted_certificate @{[$t->ca->{cert}]};";
+my $rule = $t->rule;
 
-my $b = $t->broker(http => <<"END");
-    resolver 127.0.0.1:$dns->{port};
-    agent_vault $vault;
-    agent_audit logs/agent-audit.log;
-    agent_policy analysis {
-        host ws.internal:$port { $host websocket on; bearer api; }
-        host api.internal:$port { $host }
-    }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
+my $b = $t->broker(names => [qw(ws.internal api.internal)],
+                   vault => "api = $token\n", policy => <<"END");
+    host ws.internal:$port { $rule websocket on; bearer api; }
+    host api.internal:$port { $rule }
 END
 
-my $l = $t->launcher;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or diag explain $task;
+my ($l, $task) = $b->task;
 
 my $n = 0;
 
@@ -52,44 +39,52 @@ sub upgrade ($host, $to, $path = '/upgrade', $method = 'GET') {
         . "Sec-WebSocket-Version: 13\r\n\r\n" });
     my $head = $l->do(read => { id => $id, timeout => 10 })->{data};
     $l->do(write => { id => $id, data => 'hello' });
-    my $echo = $l->do(read => { id => $id, timeout => 1 })->{data};
+    my $echo = $l->do(read => { id => $id, timeout => 10 })->{data};
     $l->do(shut => { id => $id });
     return ($head, $echo, ($up->requests)[-1]);
 }
 
-my ($head, $echo, $seen) = upgrade('ws.internal', 'websocket');
-like($head, qr/^HTTP\/1.1 101 /, 'a websocket is upgraded to');
-is($echo, 'hello', 'and its bytes go both ways');
-is_deeply($seen->{headers}{upgrade}, ['websocket'], 'Upgrade was sent on');
-is_deeply($seen->{headers}{connection}, ['upgrade'], 'once, with Connection');
-is_deeply($seen->{headers}{authorization}, ["Bearer $token"],
-          'and the credential');
-is_deeply($seen->{headers}{'sec-websocket-version'}, ['13'],
-          'the websocket\'s own headers stay');
+subtest 'F-038 a websocket to a host with `websocket on` is passed through'
+    => sub {
+    my ($head, $echo, $seen) = upgrade('ws.internal', 'websocket');
+    like($head, qr/^HTTP\/1.1 101 /, 'the box is answered 101');
+    is($echo, 'hello', 'bytes of the box come back from the upstream');
+    is_deeply($seen->{headers}{upgrade}, ['websocket'],
+              'the upstream is sent Upgrade: websocket');
+    is_deeply($seen->{headers}{connection}, ['upgrade'],
+              'the upstream is sent Connection: upgrade, once');
+    is_deeply($seen->{headers}{authorization}, ["Bearer $token"],
+              'the upstream is sent the credential of the rule');
+    is_deeply($seen->{headers}{'sec-websocket-version'}, ['13'],
+              'headers of the websocket itself go up');
 
-for my $case (['api.internal', 'websocket', 'a host without the rule'],
-              ['ws.internal', 'h2c', 'another protocol'],
-              ['ws.internal', 'websocket, h2c', 'a list']) {
+    AgentTest::wait_for('the line of its end', sub {
+        grep { $_->{status} == 101 } $b->audit('egress_end')
+    });
+    my ($end) = grep { $_->{status} == 101 } $b->audit('egress_end');
+    cmp_ok($end->{bytes_down}, '>=', 5,
+           'bytes of the websocket are counted in the line of its end');
+};
+
+for my $case (['api.internal', 'websocket', 'a host without `websocket on`'],
+              ['ws.internal', 'h2c', 'an upgrade to h2c'],
+              ['ws.internal', 'websocket, h2c', 'a list of protocols']) {
     my ($host, $to, $what) = @$case;
-    ($head, $echo, $seen) = upgrade($host, $to, '/echo');
-    like($head, qr/^HTTP\/1.1 200 /, "$what is served without the upgrade");
-    ok(!$seen->{headers}{upgrade}, 'which is not asked for');
-    ok(!$seen->{headers}{connection}, 'nor in Connection');
+    subtest "B-049 $what is served without the upgrade" => sub {
+        my ($head, undef, $seen) = upgrade($host, $to, '/echo');
+        like($head, qr/^HTTP\/1.1 200 /, 'the box is answered 200');
+        ok(!$seen->{headers}{upgrade}, 'the upstream is sent no Upgrade');
+        ok(!$seen->{headers}{connection},
+           'the upstream is sent no Connection: upgrade');
+    };
 }
 
-for my $host ('api.internal') {
-    ($head, $echo) = upgrade($host, 'websocket', '/upgrade');
-    isnt($echo, 'hello', 'an upstream that upgrades unasked gets no tunnel');
-}
+subtest 'B-049 an upstream that upgrades unasked gets no tunnel' => sub {
+    my ($head, $echo) = upgrade('api.internal', 'websocket', '/upgrade');
+    unlike($head, qr/^HTTP\/1.1 101 /, 'the box is not answered 101');
+    isnt($echo, 'hello', 'bytes of the box do not come back');
+};
 
-AgentTest::wait_for('the end line', sub {
-    grep { $_->{status} == 101 } $b->audit('egress_end')
-});
-my ($end) = grep { $_->{status} == 101 } $b->audit('egress_end');
-ok($end->{bytes_down} >= 5, 'the end line counts its bytes');
-
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-unlike($b->error_log, qr/\[(alert|emerg|crit)\]/, 'nothing is wrong')
-    or diag $b->error_log;
+$b->is_clean;
 
 done_testing;
