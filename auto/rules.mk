@@ -8,6 +8,8 @@
 #   make test          everything scripts/test runs
 #   make nightly       the same with every test again under sanitizers, and
 #                      make soak and make fuzz
+#   make test-fresh    scripts/quickstart and scripts/test in a bare Debian 12
+#                      that is made for it, as root
 #   make test-v2       what is tested in virtual machines with cgroup v2
 #   make bench         what a box costs, beside plain spawn and bubblewrap
 #   make soak          SOAK (10000) boxes, a tenth of them killed: what is left;
@@ -118,7 +120,7 @@ print-%:
 	@echo $($*)
 
 
-.PHONY: all unit lint test nightly soak test-v2 bench fuzz install clean FORCE
+.PHONY: all unit lint test nightly test-fresh soak test-v2 bench fuzz install clean FORCE
 
 all: $(TARGETS)
 
@@ -345,6 +347,9 @@ nightly:
 	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
 	AGENT_TEST_SANITIZE=all scripts/test
 	$(MAKE) soak fuzz
+
+test-fresh:
+	scripts/test-fresh
 
 test-v2:
 	AGENT_TEST_SANITIZE=off scripts/test t/vm/v2.t
