@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A broker that does what a test tells it, and writes down what it is told.
+"""A broker that does what a test says, and writes down what it is asked.
 
     fake_broker.py SOCKET LOG SCENARIO
 
@@ -12,7 +12,8 @@ SCENARIO is a JSON object:
               ["sleep", s], ["drain"], ["close"], ["stop", s] (the socket is
               gone for that long, then back), ["raw", TEXT], ["wait", OP]
     keep      true: the old connection stays open when the new one resumes
-LOG gets one JSON object a line for each message and each connection.
+LOG gets one JSON object a line for each message, each connection, its end
+("eof") and each request through a door ("door").
 """
 
 import array
@@ -95,13 +96,14 @@ def serve_door(listener):
             return
         conn.recv(65536)
         body = current[0].encode()
+        log(op="door")
         conn.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s"
                      % (len(body), body))
         conn.close()
 
 
 def serve_udp(s):
-    """Says what was said, from the address that it was said to."""
+    """Replies with what it got, from the address that it was sent to."""
     s.setblocking(True)
     if s.family == socket.AF_INET6:
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
@@ -136,7 +138,7 @@ def after(conn, listener_box):
             time.sleep(step[1])
         elif step[0] == "wait":
             with seen:
-                seen.wait_for(lambda: step[1] in ops, 10)
+                seen.wait_for(lambda: step[1] in ops, 60)
         elif step[0] == "drain":
             conn.sendall(b'{"event":"drain"}\n')
         elif step[0] == "raw":
@@ -183,7 +185,7 @@ def client(conn, listener_box):
             if isinstance(what, dict) and "refuse" in what:
                 conn.sendall(json.dumps(
                     {"ok": False, "error": what["refuse"],
-                     "message": "as the test wants it"}).encode() + b"\n")
+                     "message": "as the scenario says"}).encode() + b"\n")
                 conn.shutdown(socket.SHUT_RDWR)
                 return
             if op == "open":
