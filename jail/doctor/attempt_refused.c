@@ -10,7 +10,6 @@
 #include <linux/io_uring.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -23,103 +22,73 @@
 #include <unistd.h>
 
 #include "doctor/attempt.h"
-#include "doctor/doctor.h"
 
 
-#define ATTEMPT_OTHER  "192.0.2.1"      /* RFC 5737: nobody's */
-
-
+static int attempt_on_child(bool trace);
 static int attempt_tty(unsigned long request, void *arg);
 
 
 int
-try_other(const aim_t *aim)
+attempt_address(const target_t *t, const char *address)
 {
-    (void) aim;
-
-    return attempt_connect(ATTEMPT_OTHER, 443);
+    return attempt_connect(address, 443);
 }
 
 
 int
-try_raw(const aim_t *aim)
+attempt_create(const target_t *t, const char *path)
 {
-    (void) aim;
+    return attempt_open(path, O_WRONLY|O_CREAT);
+}
 
+
+int
+attempt_raw_socket(const target_t *t, const char *arg)
+{
     return socket(AF_INET, SOCK_RAW, 1) == -1 ? errno : 0;
 }
 
 
 int
-try_socket(const aim_t *aim)
+attempt_socket(const target_t *t, const char *arg)
 {
-    int  fd;
-
-    (void) aim;
-
-    fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    return fd == -1 ? errno : close(fd);
+    return socket(AF_INET, SOCK_DGRAM, 0) == -1 ? errno : 0;
 }
 
 
 int
-try_root(const aim_t *aim)
+attempt_process(const target_t *t, const char *arg)
 {
-    (void) aim;
-
-    return attempt_open("/attempt", O_WRONLY|O_CREAT);
+    return target_find(t->name) ? 0 : ESRCH;
 }
 
 
 int
-try_usr(const aim_t *aim)
-{
-    (void) aim;
-
-    return attempt_open("/usr/attempt", O_WRONLY|O_CREAT);
-}
-
-
-int
-try_here(const aim_t *aim)
-{
-    (void) aim;
-
-    return attempt_open("attempt", O_WRONLY|O_CREAT);
-}
-
-
-int
-try_shadow(const aim_t *aim)
-{
-    (void) aim;
-
-    return attempt_open("/etc/shadow", O_RDONLY);
-}
-
-
-int
-try_processes(const aim_t *aim)
-{
-    return target_find(aim->name) ? 0 : ESRCH;
-}
-
-
-int
-try_self(const aim_t *aim)
+attempt_own_process(const target_t *t, const char *arg)
 {
     char  name[16];
-
-    (void) aim;
 
     return prctl(PR_GET_NAME, name, 0, 0, 0) == 0 && target_find(name)
            ? 0 : ESRCH;
 }
 
 
+int
+attempt_ptrace(const target_t *t, const char *arg)
+{
+    return attempt_on_child(true);
+}
+
+
+int
+attempt_signal(const target_t *t, const char *arg)
+{
+    return attempt_on_child(false);
+}
+
+
 static int
-attempt_on_child(int trace)
+attempt_on_child(bool trace)
 {
     int    err;
     pid_t  pid;
@@ -146,63 +115,30 @@ attempt_on_child(int trace)
 
 
 int
-try_ptrace(const aim_t *aim)
+attempt_mount(const target_t *t, const char *path)
 {
-    (void) aim;
-
-    return attempt_on_child(1);
+    return syscall(SYS_mount, "none", path, "tmpfs", 0, NULL) == -1 ? errno
+                                                                    : 0;
 }
 
 
 int
-try_signal(const aim_t *aim)
+attempt_mkdir(const target_t *t, const char *path)
 {
-    (void) aim;
-
-    return attempt_on_child(0);
+    return mkdir(path, 0700) == -1 && errno != EEXIST ? errno : 0;
 }
 
 
 int
-try_mount(const aim_t *aim)
-{
-    (void) aim;
-
-    return syscall(SYS_mount, "none", "directory", "tmpfs", 0, NULL) == -1
-           ? errno : 0;
-}
-
-
-int
-try_mkdir(const aim_t *aim)
-{
-    (void) aim;
-
-    return mkdir("directory", 0700) == -1 && errno != EEXIST ? errno : 0;
-}
-
-
-static int
-body_unshare(void)
+attempt_unshare(const target_t *t, const char *arg)
 {
     return unshare(CLONE_NEWUSER) == -1 ? errno : 0;
 }
 
 
 int
-try_unshare(const aim_t *aim)
+attempt_keyctl(const target_t *t, const char *arg)
 {
-    (void) aim;
-
-    return attempt_child(body_unshare);
-}
-
-
-int
-try_keyctl(const aim_t *aim)
-{
-    (void) aim;
-
     /* KEYCTL_GET_KEYRING_ID of KEY_SPEC_USER_KEYRING */
 
     return syscall(SYS_keyctl, 0, -4, 0, 0, 0) == -1 ? errno : 0;
@@ -210,124 +146,25 @@ try_keyctl(const aim_t *aim)
 
 
 int
-try_getpid(const aim_t *aim)
+attempt_getpid(const target_t *t, const char *arg)
 {
-    (void) aim;
-
     return syscall(SYS_getpid) > 0 ? 0 : errno;
 }
 
 
-static int
-body_tiocsti(void)
+int
+attempt_tiocsti(const target_t *t, const char *arg)
 {
     return attempt_tty(TIOCSTI, "x");
 }
 
 
 int
-try_tiocsti(const aim_t *aim)
-{
-    (void) aim;
-
-    return attempt_child(body_tiocsti);
-}
-
-
-static int
-body_tty(void)
+attempt_winsize(const target_t *t, const char *arg)
 {
     struct winsize  ws;
 
     return attempt_tty(TIOCGWINSZ, &ws);
-}
-
-
-int
-try_tty(const aim_t *aim)
-{
-    (void) aim;
-
-    return attempt_child(body_tty);
-}
-
-
-int
-try_device(const aim_t *aim)
-{
-    (void) aim;
-
-    return mknod("device", S_IFBLK|0600, makedev(8, 0)) == -1 ? errno : 0;
-}
-
-
-int
-try_fifo(const aim_t *aim)
-{
-    (void) aim;
-
-    return mkfifo("fifo", 0600) == -1 && errno != EEXIST ? errno : 0;
-}
-
-
-int
-try_bpf(const aim_t *aim)
-{
-    union bpf_attr  attr;
-
-    (void) aim;
-    (void) memset(&attr, 0, sizeof(attr));
-
-    attr.map_type = BPF_MAP_TYPE_ARRAY;
-    attr.key_size = 4;
-    attr.value_size = 4;
-    attr.max_entries = 1;
-
-    return syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr)) == -1
-           ? errno : 0;
-}
-
-
-int
-try_io_uring(const aim_t *aim)
-{
-    struct io_uring_params  params;
-
-    (void) aim;
-    (void) memset(&params, 0, sizeof(params));
-
-    return syscall(SYS_io_uring_setup, 1, &params) == -1 ? errno : 0;
-}
-
-
-int
-try_epoll(const aim_t *aim)
-{
-    int  fd;
-
-    (void) aim;
-
-    fd = (int) syscall(SYS_epoll_create1, 0);
-
-    return fd == -1 ? errno : close(fd);
-}
-
-
-int
-try_setuid(const aim_t *aim)
-{
-    (void) aim;
-
-    return setuid(0) == -1 ? errno : 0;
-}
-
-
-int
-try_setuid_own(const aim_t *aim)
-{
-    (void) aim;
-
-    return setuid(getuid()) == -1 ? errno : 0;
 }
 
 
@@ -352,4 +189,66 @@ attempt_tty(unsigned long request, void *arg)
     }
 
     return ioctl(slave, request, arg) == -1 ? errno : 0;
+}
+
+
+int
+attempt_device(const target_t *t, const char *path)
+{
+    return mknod(path, S_IFBLK|0600, makedev(8, 0)) == -1 ? errno : 0;
+}
+
+
+int
+attempt_fifo(const target_t *t, const char *path)
+{
+    return mkfifo(path, 0600) == -1 && errno != EEXIST ? errno : 0;
+}
+
+
+int
+attempt_bpf(const target_t *t, const char *arg)
+{
+    union bpf_attr  attr;
+
+    (void) memset(&attr, 0, sizeof(attr));
+    attr.map_type = BPF_MAP_TYPE_ARRAY;
+    attr.key_size = 4;
+    attr.value_size = 4;
+    attr.max_entries = 1;
+
+    return syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr)) == -1
+           ? errno : 0;
+}
+
+
+int
+attempt_io_uring(const target_t *t, const char *arg)
+{
+    struct io_uring_params  params;
+
+    params = (struct io_uring_params) { 0 };
+
+    return syscall(SYS_io_uring_setup, 1, &params) == -1 ? errno : 0;
+}
+
+
+int
+attempt_epoll(const target_t *t, const char *arg)
+{
+    return syscall(SYS_epoll_create1, 0) == -1 ? errno : 0;
+}
+
+
+int
+attempt_setuid(const target_t *t, const char *arg)
+{
+    return setuid(0) == -1 ? errno : 0;
+}
+
+
+int
+attempt_setuid_own(const target_t *t, const char *arg)
+{
+    return setuid(getuid()) == -1 ? errno : 0;
 }

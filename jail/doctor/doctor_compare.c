@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "doctor/doctor.h"
+#include "doctor/attempt.h"
+#include "doctor/doctor_compare.h"
 
 
 typedef struct {
@@ -77,7 +79,7 @@ compare_side(const target_t *t, bool in_box, char *error, size_t cap)
     json_t      *lines, *line, *side;
     const char  *name;
 
-    lines = target_try(t, "doors", in_box, NULL, error, cap);
+    lines = attempt_run(t, "doors", in_box, NULL, error, cap);
     left = target_find(t->left);
 
     if (left) {
@@ -130,7 +132,7 @@ compare_end(pid_t pid)
 
 
 void
-doctor_compare_print(json_t *compare, FILE *out)
+doctor_compare_print(const json_t *compare)
 {
     size_t       i, j;
     json_t      *door;
@@ -138,7 +140,7 @@ doctor_compare_print(json_t *compare, FILE *out)
 
     static const char *const  sides[] = { "plain", "box" };
 
-    (void) fprintf(out, "\n%-14s %-32s %s\n", "", "a plain child process",
+    (void) printf("\n%-14s %-32s %s\n", "", "a plain child process",
                    "a box");
 
     for (i = 0; i < DOORS; i++) {
@@ -149,7 +151,7 @@ doctor_compare_print(json_t *compare, FILE *out)
             text[j] = json_string_value(json_object_get(door, "detail"));
         }
 
-        (void) fprintf(out, "%-14s %-32s %s\n", doors[i].name, text[0],
+        (void) printf("%-14s %-32s %s\n", doors[i].name, text[0],
                        text[1]);
     }
 }

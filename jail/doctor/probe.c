@@ -18,20 +18,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "doctor/doctor.h"
+#include "doctor/probe.h"
 
 
 #define PROBE_TIME   10                 /* s, then the child is ended */
 
 
 typedef struct {
-    int   ended;
-    int   entered;
+    bool  ended;
+    bool  entered;
     int   err;
     char  detail[BOX_DETAIL_MAX];
 } probe_page_t;
 
 
+static void probe_run(const box_spec_t *spec, int sync, bool has_ids,
+    layer_step_t step, probe_page_t *page);
 static int probe_enter(const box_spec_t *spec, int fd);
 static int probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r);
 static int probe_write(pid_t pid, const char *file, const char *text,
@@ -39,39 +41,31 @@ static int probe_write(pid_t pid, const char *file, const char *text,
 
 
 int
-probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
-    int (*body)(char *detail, size_t cap))
+probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
+    layer_step_t step)
 {
     int            sync[2], rc;
+    bool           has_ids;
     pid_t          pid;
     probe_page_t  *page;
 
+    has_ids = (namespaces & CLONE_NEWUSER) != 0;
     page = mmap(NULL, sizeof(*page), PROT_READ|PROT_WRITE,
                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
 
     if (page == MAP_FAILED || pipe2(sync, O_CLOEXEC) != 0) {
-        return doctor_missing(r, errno, "no memory or descriptors");
+        return probe_missing(r, errno, "no memory or descriptors");
     }
 
 #if defined(__s390x__)
-    pid = (pid_t) syscall(SYS_clone, NULL, flags|SIGCHLD, NULL, NULL, 0);
+    pid = (pid_t) syscall(SYS_clone, NULL, namespaces|SIGCHLD, NULL, NULL, 0);
 #else
-    pid = (pid_t) syscall(SYS_clone, flags|SIGCHLD, NULL, NULL, NULL, 0);
+    pid = (pid_t) syscall(SYS_clone, namespaces|SIGCHLD, NULL, NULL, NULL, 0);
 #endif
 
     if (pid == 0) {
-        (void) alarm(PROBE_TIME);
         (void) close(sync[1]);
-
-        rc = (flags & CLONE_NEWUSER) ? probe_enter(&d->spec, sync[0]) : 0;
-
-        if (rc == 0) {
-            page->entered = 1;
-            rc = body(page->detail, sizeof(page->detail));
-        }
-
-        page->err = rc == 0 ? 0 : errno ? errno : EIO;
-        page->ended = 1;
+        probe_run(&d->spec, sync[0], has_ids, step, page);
         _exit(0);
     }
 
@@ -79,11 +73,11 @@ probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
 
     if (pid == -1) {
         r->stage = STAGE_NAMESPACES;
-        rc = doctor_missing(r, errno, "the kernel does not make it");
+        rc = probe_missing(r, errno, "the kernel does not make it");
         goto done;
     }
 
-    rc = (flags & CLONE_NEWUSER) ? probe_ids(pid, &d->spec, r) : 0;
+    rc = has_ids ? probe_ids(pid, &d->spec, r) : 0;
 
     if (rc == 0) {
         (void) !write(sync[1], "", 1);
@@ -95,14 +89,14 @@ probe_child(doctor_t *d, layer_result_t *r, unsigned long flags,
     while (waitpid(pid, NULL, __WALL) == -1 && errno == EINTR) { /* void */ }
 
     if (rc == 0 && !page->ended) {
-        rc = doctor_missing(r, EIO, "the child did not come to its end");
+        rc = probe_missing(r, EIO, "the child did not come to its end");
 
     } else if (rc == 0 && page->err && !page->entered) {
         r->stage = STAGE_IDENTITY;
-        rc = doctor_missing(r, page->err, "the box's ids cannot be taken");
+        rc = probe_missing(r, page->err, "the box's ids cannot be taken");
 
     } else if (rc == 0 && page->err) {
-        rc = doctor_missing(r, page->err, "%s", page->detail[0]
+        rc = probe_missing(r, page->err, "%s", page->detail[0]
                                                 ? page->detail
                                                 : "it does not work");
     }
@@ -116,6 +110,31 @@ done:
     (void) munmap(page, sizeof(*page));
 
     return rc;
+}
+
+
+/* The child: what it found is on the page. */
+
+static void
+probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t step,
+    probe_page_t *page)
+{
+    int      rc;
+    setup_t  s;
+
+    (void) alarm(PROBE_TIME);
+
+    s = (setup_t) { .spec = spec, .root = -1, .work = -1, .children = -1 };
+    rc = has_ids ? probe_enter(spec, sync) : 0;
+
+    if (rc == 0) {
+        page->entered = true;
+        rc = step ? step(&s) : 0;
+    }
+
+    page->err = rc == 0 ? 0 : errno ? errno : EIO;
+    (void) memcpy(page->detail, s.detail, sizeof(page->detail));
+    page->ended = true;
 }
 
 
@@ -147,8 +166,8 @@ probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r)
 {
     char  uid[64], gid[64];
 
-    (void) sprintf(uid, "%u %u 1", BOX_UID, (unsigned) spec->outer_uid);
-    (void) sprintf(gid, "%u %u 1", BOX_UID, (unsigned) spec->outer_gid);
+    (void) sprintf(uid, "%d %u 1", BOX_UID, (unsigned) spec->outer_uid);
+    (void) sprintf(gid, "%d %u 1", BOX_UID, (unsigned) spec->outer_gid);
 
     return (!spec->is_root && probe_write(pid, "setgroups", "deny", r) != 0)
            || probe_write(pid, "uid_map", uid, r) != 0
@@ -177,12 +196,12 @@ probe_write(pid_t pid, const char *file, const char *text, layer_result_t *r)
 
     r->stage = STAGE_IDMAP;
 
-    return doctor_missing(r, err, "%s cannot be written", file);
+    return probe_missing(r, err, "%s cannot be written", file);
 }
 
 
 int
-doctor_missing(layer_result_t *r, int err, const char *fmt, ...)
+probe_missing(layer_result_t *r, int err, const char *fmt, ...)
 {
     va_list  args;
 
@@ -196,11 +215,11 @@ doctor_missing(layer_result_t *r, int err, const char *fmt, ...)
 
 
 int
-doctor_fault(layer_result_t *r, const fault_t *fault)
+probe_fault(layer_result_t *r, const fault_t *fault)
 {
     r->stage = fault->stage;
     r->cause = fault->cause;
     (void) snprintf(r->fix, sizeof(r->fix), "%s", fault->fix);
 
-    return doctor_missing(r, fault->err, "%.400s", fault->message);
+    return probe_missing(r, fault->err, "%.400s", fault->message);
 }

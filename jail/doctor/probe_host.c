@@ -1,0 +1,178 @@
+/*
+ * What a box needs of the host and its operator: a cgroup with limits, a
+ * broker that answers, and no program that the host starts for a crash.
+ */
+
+#include <libcgroup.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/broker.h"
+#include "cgroup/cgroup.h"
+#include "doctor/probe.h"
+#include "run/options.h"
+
+
+/* A group with every limit of a box, made, verified and removed. */
+
+int
+probe_cgroup(doctor_t *d, layer_result_t *r)
+{
+    bool                 is_made;
+    cgroup_t             cg;
+    uint64_t             limits[LIMIT_COUNT];
+    const cgroup_ops_t  *ops;
+
+    cgroup_clear(&cg);
+    limits_default(limits);
+
+    ops = cgroup_probe(&d->cgroup);
+    is_made = (ops && ops->claim(&cg, &d->cgroup) == 0
+               && ops->limit(&cg, limits, &d->cgroup) == 0);
+
+    if (cg.ops) {
+        cg.ops->remove(&cg);
+    }
+
+    if (!is_made) {
+        return probe_fault(r, &d->cgroup);
+    }
+
+    (void) snprintf(r->detail, sizeof(r->detail), "version %s",
+                    ops->version + (ops->version[0] == 'v'));
+
+    return 0;
+}
+
+
+/*
+ * When the group could be made, all of them did; else the fault names one.
+ * Where libcgroup finds the controller is the explanation, not the proof.
+ */
+
+int
+probe_controller(doctor_t *d, layer_result_t *r)
+{
+    char     *mount;
+    cause_t   cause;
+
+    static const char *const  controllers[CAUSE_COUNT] = {
+        [CAUSE_CONTROLLER_CPU] = "cpu",
+        [CAUSE_CONTROLLER_MEMORY] = "memory",
+        [CAUSE_CONTROLLER_PIDS] = "pids"
+    };
+
+    mount = NULL;
+    cause = r->cause;
+
+    if (cgroup_init() == 0
+        && cgroup_get_subsys_mount_point(controllers[cause], &mount) == 0
+        && mount)
+    {
+        (void) snprintf(r->detail, sizeof(r->detail), "at %.200s", mount);
+    }
+
+    free(mount);
+
+    if (d->cgroup.stage == STAGE_NONE) {
+        return 0;
+    }
+
+    if (r->detail[0] == '\0') {
+        (void) probe_fault(r, &d->cgroup);
+        return probe_missing(r, d->cgroup.err,
+                             "the controller is mounted nowhere");
+    }
+
+    if (d->cgroup.cause != cause) {
+        r->state = LAYER_SKIPPED;
+        return 0;
+    }
+
+    return probe_fault(r, &d->cgroup);
+}
+
+
+int
+probe_broker(doctor_t *d, layer_result_t *r)
+{
+    json_t   *policy;
+    fault_t   fault;
+
+    if (d->control == NULL) {
+        (void) snprintf(r->detail, sizeof(r->detail), "there is none at "
+                        OPTIONS_CONTROL);
+        (void) snprintf(r->fix, sizeof(r->fix), "start it (nginx with "
+                        "\"agent_control unix:" OPTIONS_CONTROL ";\"), or name "
+                        "its socket: jail doctor --control SOCKET");
+        r->state = LAYER_SKIPPED;
+        return 0;
+    }
+
+    fault = (fault_t) { 0 };
+    policy = broker_policy(d->control,
+                           d->policy ? d->policy : OPTIONS_POLICY, &fault);
+    json_decref(policy);
+    (void) snprintf(r->detail, sizeof(r->detail), "%.200s", d->control);
+
+    if (policy) {
+        return 0;
+    }
+
+    /* one that knows no such policy has answered all the same */
+
+    if (d->policy == NULL && fault.cause == CAUSE_POLICY_UNKNOWN) {
+        (void) snprintf(r->detail, sizeof(r->detail), "it answers at %.200s, "
+                        "and has no policy \"" OPTIONS_POLICY "\"",
+                        d->control);
+        (void) snprintf(r->fix, sizeof(r->fix), "name the policy with "
+                        "--policy, or add \"agent_policy " OPTIONS_POLICY
+                        " { }\" to the broker's configuration and reload it");
+        r->state = LAYER_WARNING;
+        return 0;
+    }
+
+    return probe_fault(r, &fault);
+}
+
+
+/*
+ * The kernel hands the memory of what crashes to this program, outside and
+ * as root.  A box's limit of one byte on core files keeps it from that, but a
+ * task may lower its limit to zero, which does not.
+ */
+
+int
+probe_core(doctor_t *d, layer_result_t *r)
+{
+    FILE        *f;
+    char         pattern[160];
+    const char  *line;
+
+    f = fopen("/proc/sys/kernel/core_pattern", "re");
+    line = f ? fgets(pattern, sizeof(pattern), f) : NULL;
+
+    if (f) {
+        (void) fclose(f);
+    }
+
+    if (line == NULL) {
+        (void) snprintf(r->detail, sizeof(r->detail), "it cannot be read");
+        r->state = LAYER_SKIPPED;
+        return 0;
+    }
+
+    if (pattern[0] != '|') {
+        return 0;
+    }
+
+    pattern[strcspn(pattern, "\n")] = '\0';
+
+    (void) snprintf(r->fix, sizeof(r->fix), "sysctl -w "
+                    "kernel.core_pattern=core (and a line in "
+                    "/etc/sysctl.d), if no program needs it");
+
+    return probe_missing(r, 0, "a task can start \"%.120s\" on the host, as "
+                          "root, by a crash", pattern + 1);
+}

@@ -1,0 +1,32 @@
+/*
+ * What the attempts aim at: a listening socket on the host's loopback, a
+ * file that only the caller may read, a variable, and a process' name.
+ */
+
+#ifndef JAIL_TARGET_H
+#define JAIL_TARGET_H
+
+#include <sys/types.h>
+
+
+#define TARGET_SECRET  "AGENT_DOCTOR_SECRET"
+
+
+typedef struct {
+    int   listener;
+    char  port[8];
+    char  file[64];
+    char  name[16];             /* of this process, while it is up */
+    char  left[16];             /* for a process that is left behind */
+} target_t;
+
+
+/* 0, or -1 with errno; to be freed in either case. */
+int target_make(target_t *t);
+void target_free(target_t *t);
+
+/* A process that this one can see, by its name: its pid, or 0. */
+pid_t target_find(const char *name);
+
+
+#endif /* JAIL_TARGET_H */
