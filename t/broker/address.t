@@ -143,12 +143,12 @@ for my $kind (keys %several) {
 );
 
 my $dns = $t->dns(\%records);
-my $vault = $t->write('vault', "api = $token\n", 0600);
 my $ca = $t->ca->{cert};
 
 # a dead address shall not cost ten seconds here
-my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
-$proxy =~ s/(proxy_connect_timeout\s+)\w+;/$1 300ms;/ or BAIL_OUT('timeout');
+my $proxy = $t->write('proxy.conf',
+    $t->read("$AgentTest::ROOT/conf/agent_proxy.conf")
+    =~ s/proxy_connect_timeout\s+\K\w+;/300ms;/r);
 
 # ranges around what no rule opens
 my $wide = '100.64.0.0/10 168.0.0.0/8 169.0.0.0/8 192.0.0.0/24 fd00::/8 '
@@ -157,11 +157,12 @@ my $wide = '100.64.0.0/10 168.0.0.0/8 169.0.0.0/8 192.0.0.0/24 fd00::/8 '
 
 my $opens = "private 127.0.0.1/32 127.0.0.3/32 127.0.0.4/32";
 
-my $b = $t->broker(http => <<"END");
-    resolver 127.0.0.1:$dns->{port};
+my $b = $t->broker(dns => $dns, vault => "api = $token\n", proxy => $proxy,
+                   http => <<"OUTSIDE", policy => <<"END");
     resolver_timeout 600ms;
-    agent_vault $vault;
-    agent_audit logs/agent-audit.log;
+    server { listen 127.0.0.1:$own; return 200 "mine"; }
+    server { listen $own_any; return 200 "mine"; }
+OUTSIDE
     agent_policy analysis {
         trusted_certificate $ca;
         host api.test:$port      { bearer api; $opens; }
@@ -185,17 +186,9 @@ my $b = $t->broker(http => <<"END");
         host localhost:$plain->{port} { plaintext on;
                                         private 127.0.0.0/8 ::1/128; }
     }
-    server { listen 127.0.0.1:$own; return 200 "mine"; }
-    server { listen $own_any; return 200 "mine"; }
-    server {
-        agent_control unix:%CONTROL%;
-        $proxy
-    }
 END
 
-my $l = $t->launcher;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or BAIL_OUT(explain $task);
+my ($l, $task) = $b->task;
 
 sub reason ($r) {
     my $body = eval { JSON::PP::decode_json($r->{body}) } // {};
@@ -209,7 +202,7 @@ sub refused ($name, $p, $reason = '403 address_not_allowed') {
     is(reason($r), $reason, "$name is refused as $reason") or diag $r->{raw};
     my $body = eval { JSON::PP::decode_json($r->{body}) } // {};
     like($body->{hint}, qr/^the host is allowed.* \(\Q$body->{detail}\E\)$/,
-         'and its hint says what it was')
+         "the hint for $name says what its address is")
         if defined $body->{detail} && $reason =~ /resolve|address/;
     return line($name);
 }
@@ -219,202 +212,244 @@ sub refused ($name, $p, $reason = '403 address_not_allowed') {
 
 for my $name (sort keys %address) {
     for my $p ($port, undef) {
-        my $line = refused($name, $p);
-        is($line->{verdict}, 'denied', 'it is recorded');
-        is(inet_pton($line->{address} =~ /:/ ? AF_INET6 : AF_INET,
-                     $line->{address}),
-           inet_pton($address{$name} =~ /:/ ? AF_INET6 : AF_INET,
-                     $address{$name}), "with the address $address{$name}");
-        ok($line->{detail}, 'and what it is');
+        subtest "B-032 B-033 a special address, $address{$name}, is not dialled"
+            . ' at port ' . ($p // 443) => sub {
+            my $line = refused($name, $p);
+            is($line->{verdict}, 'denied', 'the line has the verdict');
+            is(inet_pton($line->{address} =~ /:/ ? AF_INET6 : AF_INET,
+                         $line->{address}),
+               inet_pton($address{$name} =~ /:/ ? AF_INET6 : AF_INET,
+                         $address{$name}),
+               "the line has the address $address{$name}");
+            ok($line->{detail}, 'the line says what the address is');
+        };
     }
 }
-is_deeply([$b->audit('egress_end')], [], 'nothing of that was dialled');
+is_deeply([$b->audit('egress_end')], [],
+          'B-032 B-033 no special address was dialled');
 
 
 # B-034: one question, one verdict, one address
 
 my (%got, $served);
+
+subtest 'B-034 an address is judged once, and that one is dialled' => sub {
 for my $i (1 .. 100) {
     my $r = $l->get("http://n$i.good.test:$port/");
     $got{$r->{status}}++;
     $got{ reason($l->get("http://n$i.bad.test:$port/")) }++;
 }
 is_deeply(\%got, { 200 => 100, '403 address_not_allowed' => 100 },
-          '200 names whose next answer is the other address');
-is($private->connections, 0, 'no connection at the private one');
+          '200 names whose next answer is the other address have one '
+          . 'verdict each');
+is($private->connections, 0, 'no connection arrived at the private address');
 is_deeply([grep { $_->{address} ne '127.0.0.1' } $b->audit('egress_end')], [],
-          'the dialled address is the judged one');
+          'each address that was dialled is the one that was judged');
 is(scalar(grep { $_->{name} =~ /^n1\.good\.test$/ && $_->{type} eq 'A' }
-          $dns->questions), 1, 'a name is asked for once a request');
+          $dns->questions), 1, 'a name is asked for once for a request');
 
 %got = ();
 for (1 .. 200) {
     $got{ $l->get("http://flip.mix.test:$port/")->{status} }++;
 }
 is_deeply([grep { !/^(200|403)$/ } keys %got], [],
-          '200 requests for a name that changes');
-is($private->connections, 0, 'no connection at the private one');
+          '200 requests for a name that changes are allowed or refused, '
+          . 'none fails');
+is($private->connections, 0,
+   'no connection arrived at the private address that it changes to');
+};
 
 
 # B-035: several answers
 
-for my $kind (qw(both six dead deaf many)) {
-    my %got;
-    my $n = $kind eq 'deaf' ? 6 : 20;
-    for my $i (1 .. $n) {
-        $got{ $l->get("http://$kind$i.mix.test:$port/")->{status} }++;
+subtest 'B-035 of several addresses one that the rule opens is enough' => sub {
+    for my $kind (qw(both six dead deaf many)) {
+        my %got;
+        my $n = $kind eq 'deaf' ? 6 : 20;
+        for my $i (1 .. $n) {
+            $got{ $l->get("http://$kind$i.mix.test:$port/")->{status} }++;
+        }
+        is_deeply(\%got, { 200 => $n },
+                  "names whose answer has one good address are all served: "
+                  . "$kind");
     }
-    is_deeply(\%got, { 200 => $n }, "answers, one of them good: $kind");
-}
-is($private->connections, 0, 'only what may be dialled was');
-is_deeply([grep { $_ ne '127.0.0.1' } map { $_->{address} }
-           grep { $_->{status} == 200 } $b->audit('egress_end')], [],
-          'and the last address is the one that answered');
-refused('all.mix.test', $port);
+    is($private->connections, 0,
+       'no connection arrived at the address that the rule does not open');
+    is_deeply([grep { $_ ne '127.0.0.1' } map { $_->{address} }
+               grep { $_->{status} == 200 } $b->audit('egress_end')], [],
+              'the last address on record is the one that answered');
+    refused('all.mix.test', $port);
+};
 
 
 # B-036: aliases
 
-for my $n (1, 5, 20) {
-    my $r = $l->get("http://$chains{$n}:$port/");
-    is($r->{status}, 200, "a chain of $n aliases leads on") or diag $r->{raw};
-    is(line($chains{$n})->{address}, '127.0.0.1', 'to an address on record');
-}
-is($l->get("http://alone.chain.test:$port/")->{status}, 200,
-   'aliases that come one by one, too, to a name no rule has');
-is(($up->requests)[-1]{sni}, 'alone.chain.test', 'the name is the asked one');
-for my $name ('loop1.chain.test', 'around.chain.test') {
-    refused($name, $port, '502 resolve_failed');
-}
-my $line = refused('inward.chain.test', $port);
-is("$line->{host} $line->{address}", 'inward.chain.test 127.0.0.2',
-   'an alias does not open an address: both are recorded');
-refused('end.elsewhere.test', $port, '403 host_not_allowed');
+my $line;
+
+subtest 'B-036 aliases lead to an address, which is judged' => sub {
+    for my $n (1, 5, 20) {
+        my $r = $l->get("http://$chains{$n}:$port/");
+        is($r->{status}, 200,
+           "a chain of $n aliases leads to the host") or diag $r->{raw};
+        is(line($chains{$n})->{address}, '127.0.0.1',
+           "the address at the end of $n aliases is on record");
+    }
+    is($l->get("http://alone.chain.test:$port/")->{status}, 200,
+       'aliases that come one by one are followed');
+    is(($up->requests)[-1]{sni}, 'alone.chain.test',
+       'the SNI is the name that was asked for, not its alias');
+    for my $name ('loop1.chain.test', 'around.chain.test') {
+        refused($name, $port, '502 resolve_failed');
+    }
+    $line = refused('inward.chain.test', $port);
+    is("$line->{host} $line->{address}", 'inward.chain.test 127.0.0.2',
+       'an alias to an address that the rule does not open: both are on '
+       . 'record');
+    refused('end.elsewhere.test', $port, '403 host_not_allowed');
+};
 
 
 # B-040: odd answers, and none
 
-my ($worker) = $b->workers;
-for my $how (sort keys %odd) {
-    my $r = $l->get("http://$odd{$how}:$port/");
-    is(reason($r), '502 resolve_failed', "an answer that is odd: $how")
-        or diag $r->{raw};
-}
-for my $name (map { "$_.api.test" } qw(mute slow empty fail refuse form gone)) {
-    my $line = refused($name, $port, '502 resolve_failed');
-    is($line->{address}, undef, 'without an address');
-    ok($line->{detail} || $name =~ /^empty/, 'with what was said')
-        or diag explain $line;
-}
-is(($b->workers)[0], $worker, 'the worker goes on');
-is($l->get("http://api.test:$port/")->{status}, 200, 'and serves');
+subtest 'B-040 an odd answer, or none, is a failure and not an address'
+    => sub {
+    my ($worker) = $b->workers;
+    for my $how (sort keys %odd) {
+        my $r = $l->get("http://$odd{$how}:$port/");
+        is(reason($r), '502 resolve_failed',
+           "an odd answer of the name server ($how): 502 resolve_failed")
+            or diag $r->{raw};
+    }
+    for my $name (map { "$_.api.test" } qw(mute slow empty fail refuse form gone)) {
+        my $line = refused($name, $port, '502 resolve_failed');
+        is($line->{address}, undef, "the line of $name has no address");
+        ok($line->{detail} || $name =~ /^empty/,
+           "the line of $name says what the name server answered")
+            or diag explain $line;
+    }
+    is(($b->workers)[0], $worker, 'the worker is the same after odd answers');
+    is($l->get("http://api.test:$port/")->{status}, 200,
+       'another name is served after odd answers');
+};
 
 
 # A client that goes while its name is asked for
 
-my $dials = $up->connections;
-$l->do(open => { id => 'gone', port => 8899 });
-$l->do(write => { id => 'gone', data =>
-    "GET http://late.api.test:$port/ HTTP/1.1\r\n"
-    . "Host: late.api.test:$port\r\n\r\n" });
-AgentTest::wait_for('the question', sub { $dns->questions('late.api.test') });
-$l->do(shut => { id => 'gone' });
-$line = $b->audit_wait('door_error', reason => 'aborted');
-like($line->{request_line}, qr/late\.api\.test/,
-     'a client that goes while its name is asked for leaves a line');
-is($up->connections, $dials, 'and nothing is dialled for it');
+subtest 'a client that goes while its name is asked for' => sub {
+    my $dials = $up->connections;
+    $l->do(open => { id => 'gone', port => 8899 });
+    $l->do(write => { id => 'gone', data =>
+        "GET http://late.api.test:$port/ HTTP/1.1\r\n"
+        . "Host: late.api.test:$port\r\n\r\n" });
+    AgentTest::wait_for('the question', sub { $dns->questions('late.api.test') });
+    $l->do(shut => { id => 'gone' });
+    $line = $b->audit_wait('door_error', reason => 'aborted');
+    like($line->{request_line}, qr/late\.api\.test/,
+         'it leaves a line');
+    is($up->connections, $dials, 'no upstream is dialled for it');
+};
 
 
 # B-038: no question for a denied name
 
-my $asked = () = $dns->questions;
-for my $i (1 .. 25) {
-    my $h = "n$i.evil.test";
-    for my $raw ("GET http://$h/ HTTP/1.1\r\nHost: $h\r\n",
-                 "GET http://$h:$port/ HTTP/1.1\r\nHost: $h:$port\r\n",
-                 "GET / HTTP/1.1\r\nHost: $h\r\nReferer: http://$h/\r\n",
-                 "CONNECT $h:443 HTTP/1.1\r\nHost: $h\r\n",
-                 "DELETE http://api.test:$port/ HTTP/1.1\r\n"
-                 . "Host: api.test:$port\r\nReferer: http://$h/\r\n"
-                 . "Origin: http://$h\r\n") {
-        my $r = $l->http("$raw\r\n");
-        is($r->{status}, 403, 'a denied name') or diag $r->{raw};
+subtest 'B-038 a name that is not allowed is not asked for' => sub {
+    my $asked = () = $dns->questions;
+    for my $i (1 .. 25) {
+        my $h = "n$i.evil.test";
+        for my $raw ("GET http://$h/ HTTP/1.1\r\nHost: $h\r\n",
+                     "GET http://$h:$port/ HTTP/1.1\r\nHost: $h:$port\r\n",
+                     "GET / HTTP/1.1\r\nHost: $h\r\nReferer: http://$h/\r\n",
+                     "CONNECT $h:443 HTTP/1.1\r\nHost: $h\r\n",
+                     "DELETE http://api.test:$port/ HTTP/1.1\r\n"
+                     . "Host: api.test:$port\r\nReferer: http://$h/\r\n"
+                     . "Origin: http://$h\r\n") {
+            my $r = $l->http("$raw\r\n");
+            is($r->{status}, 403, "$h is refused: " . ($raw =~ s/\r.*//sr))
+                or diag $r->{raw};
+        }
     }
-}
-is(scalar(() = $dns->questions), $asked,
-   'of 100 denied names none was asked for');
-is_deeply([grep { !/^(?:A|AAAA)$/ } map { $_->{type} } $dns->questions], [],
-          'and nothing is ever looked up by its address');
+    is(scalar(() = $dns->questions), $asked,
+       'none of 125 requests with such a name led to a question');
+    is_deeply([grep { !/^(?:A|AAAA)$/ } map { $_->{type} } $dns->questions], [],
+              'no address is ever asked for its name');
+};
 
 
 # B-042: a name is allowed, its neighbour at the same address is not
 
-refused('neighbour.test', $port, '403 host_not_allowed');
-is(reason($l->http("GET http://api.test:$port/ HTTP/1.1\r\n"
-                   . "Host: neighbour.test:$port\r\n\r\n")),
-   '400 authority_mismatch', 'nor by another Host');
-is($l->get("http://api.test:$port/")->{status}, 200, 'the name itself is');
+subtest 'B-042 a neighbour at the address of an allowed name is refused'
+    => sub {
+    refused('neighbour.test', $port, '403 host_not_allowed');
+    is(reason($l->http("GET http://api.test:$port/ HTTP/1.1\r\n"
+                       . "Host: neighbour.test:$port\r\n\r\n")),
+       '400 authority_mismatch',
+       'another Host does not lead to the neighbour');
+    is($l->get("http://api.test:$port/")->{status}, 200,
+       'the allowed name is served');
+};
 
 
 # Literals, loopback, /etc/hosts
 
-is($l->get("http://127.0.0.1:$plain->{port}/")->{status}, 200,
-   'a literal that a rule names is served');
-is($l->get("http://[::1]:$plain6->{port}/")->{status}, 200, 'IPv6 too');
-is(($plain6->requests)[-1]{headers}{host}[0], "[::1]:$plain6->{port}",
-   'with its Host');
-for my $host ("127.0.0.2:$plain->{port}", "[::1]:$plain->{port}",
-              "127.0.0.1:$port", '127.0.0.1', "[::ffff:7f00:1]:$port") {
-    like(reason($l->get("http://$host/")),
-         qr/^403 (?:host|port)_not_allowed|^400 malformed/,
-         "another literal is not: $host");
-}
+subtest 'an address is served only where a rule names it' => sub {
+    is($l->get("http://127.0.0.1:$plain->{port}/")->{status}, 200,
+       'an IPv4 address that a rule names is served');
+    is($l->get("http://[::1]:$plain6->{port}/")->{status}, 200,
+       'an IPv6 address that a rule names is served');
+    is(($plain6->requests)[-1]{headers}{host}[0], "[::1]:$plain6->{port}",
+       'Host of an IPv6 address has its brackets');
+    for my $host ("127.0.0.2:$plain->{port}", "[::1]:$plain->{port}",
+                  "127.0.0.1:$port", '127.0.0.1', "[::ffff:7f00:1]:$port") {
+        like(reason($l->get("http://$host/")),
+             qr/^403 (?:host|port)_not_allowed|^400 malformed/,
+             "an address that no rule names is refused: $host");
+    }
+};
 
 $line = refused('loose.test', undef);
-is($line->{detail}, 'loopback', 'loopback is no place for a rule without port');
+is($line->{detail}, 'loopback',
+   'loopback is refused to a rule without a port');
 my ($fits, $said) = $t->nginx_t(http => <<"END");
     agent_audit logs/agent-audit.log;
     agent_policy p { host loose.test { private 127.0.0.0/8; } }
     server { agent_control unix:%CONTROL%; $proxy }
 END
-ok(!$fits, 'even if it names the range');
-like($said, qr/loopback, which needs an exact port/, 'as nginx -t says');
+ok(!$fits, 'a rule without a port cannot open loopback: nginx -t refuses it');
+like($said, qr/loopback, which needs an exact port/,
+     'nginx -t says that loopback needs an exact port');
 
 is($l->get("http://localhost:$plain->{port}/")->{status}, 200,
    'a name of /etc/hosts is served where a rule names it');
 is(scalar(grep { $_->{name} =~ /^localhost/ } $dns->questions), 0,
-   'and not asked for');
+   'a name of /etc/hosts is not asked for at the name server');
 my ($alias) = grep { !/^localhost$|:/ }
               map { (split)[1] } grep { /^127/ && (split) > 1 }
               split /\n/, $t->read('/etc/hosts');
 refused($alias // 'localhost.localdomain', undef, '403 host_not_allowed');
 
 is($l->get("http://six.test:$six->{port}/")->{status}, 200,
-   'an address of IPv6 is dialled');
-is(line('six.test')->{address}, '::1', 'and recorded');
+   'a name with an IPv6 address only is served');
+is(line('six.test')->{address}, '::1', 'the IPv6 address is on record');
 
 
 # The broker's own listeners
 
 $line = refused('self.test', $own);
-is($line->{detail}, 'the broker itself', 'it does not call itself');
+is($line->{detail}, 'the broker itself',
+   'a listener of the broker itself is refused');
 $line = refused('any.test', $own_any);
-is($line->{detail}, 'the broker itself', 'nor where it listens everywhere: '
-   . ($outer // 'no other address here'));
+is($line->{detail}, 'the broker itself', 'a listener of the broker at every '
+   . 'address is refused: ' . ($outer // 'no other address here'));
 unlike($t->read($b->prefix . '/logs/agent-audit.log'), qr/"host":"(?:self|any)\.test"[^\n]*"allowed"/,
-       'at none of its addresses');
+       'no listener of the broker was reached at any of its addresses');
 
 
 # A resolver that is gone
 
 $dns->stop;
-my $start = time;
 refused('new.api.test', $port, '502 resolve_failed');
-cmp_ok(time - $start, '<=', 3, 'a resolver that is gone is noticed in time');
 
-is_deeply([$b->audit_errors], [], 'the audit is well formed');
-unlike($b->error_log, qr/\Q$token/, 'the token is in no log');
-unlike($b->error_log, qr/\[(?:alert|emerg)\]/, 'and nothing is wrong')
-    or diag grep { /\[(?:alert|emerg)\]/ } split /^/m, $b->error_log;
+$b->is_clean(level => qr/alert|emerg/);
+unlike($b->error_log, qr/\Q$token/, 'the token is not in the error log');
 
 done_testing;

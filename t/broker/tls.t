@@ -104,12 +104,11 @@ my $format = join ' ', map { "\$$_" } qw(agent_task agent_policy agent_verdict
     upstream_addr upstream_status upstream_http_set_cookie
     sent_http_x_echo upstream_http_x_echo proxy_host);
 
-my $http = <<"END";
-    resolver 127.0.0.1:$dns->{port} ipv6=off;
+my $before_policies = <<"END";
     resolver_timeout 3s;
-    agent_vault $vault;
-    agent_audit logs/agent-audit.log;
     log_format everything '$format';
+END
+my $policies = <<"END";
     agent_policy one {
         trusted_certificate $ca;
         host api.internal:$port      { methods GET POST; bearer one;
@@ -138,20 +137,16 @@ $hosts
         host second.internal:$by2->{port} { trusted_certificate $ca;
                                             private 127.0.0.0/8; }
     }
-    server {
-        agent_control unix:%CONTROL%;
-        access_log logs/access.log everything;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
 END
 
-my $b = $t->broker(http => $http, log_level => 'debug');
+my %opt = (dns => $dns, vault => $vault, policy => $policies,
+           http => $before_policies,
+           server => 'access_log logs/access.log everything;');
+my $b = $t->broker(%opt, log_level => 'debug');
 
 my %box;
 for my $policy (qw(one two none roots)) {
-    my $l = $t->launcher;
-    my $task = $l->open_task($b->control, $policy);
-    BAIL_OUT("no task: " . explain $task) unless $task->{ok};
+    my ($l, $task) = $b->task($policy);
     $box{$policy} = { l => $l, id => $task->{task_id} };
 }
 my $l = $box{one}{l};
@@ -169,70 +164,98 @@ sub ended ($host, $n = 1) {
 # B-054: no proof, no byte
 
 for my $what (sort keys %bad) {
-    my $up = $bad_up{$what};
-    my $r = $l->get("http://$bad{$what}[0]:" . $up->port . '/');
-    is($r->{status}, 502, "a certificate that is wrong ($what): 502")
-        or diag $r->{raw};
-    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
-              "$what: the broker says so");
-    like($r->{body}, qr/\A\{"error":"failed",
-                       "reason":"certificate_unverified",
-                       "detail":"[^"]+",/x,
-         "$what: and why");
-    my $end = ended($bad{$what}[0]);
-    is($end->{failure}, 'certificate_unverified', "$what: and the audit, why");
-    is($end->{status}, 502, "$what: and what the box got");
-    ok($up->connections > 0, "$what: it was dialled");
-    is(scalar(() = $up->requests), 0, "$what: and no byte reached it");
-    is_deeply([grep { $_->{ok} } $up->events('handshake')], [],
-              "$what: no handshake ended");
+    subtest "B-054 a certificate that proves nothing ($what): no byte is sent"
+        => sub {
+        my $up = $bad_up{$what};
+        my $r = $l->get("http://$bad{$what}[0]:" . $up->port . '/');
+        is($r->{status}, 502, 'the box is answered 502') or diag $r->{raw};
+        is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
+                  'a header says that the broker failed the request');
+        like($r->{body}, qr/\A\{"error":"failed",
+                           "reason":"certificate_unverified",
+                           "detail":"[^"]+",/x,
+             'the body has the reason and a detail');
+        my $end = ended($bad{$what}[0]);
+        is($end->{failure}, 'certificate_unverified',
+           'the line of the end has the failure');
+        is($end->{status}, 502, 'the line of the end has the status');
+        ok($up->connections > 0, 'control: the upstream was dialled');
+        is(scalar(() = $up->requests), 0, 'no request reached the upstream');
+        is_deeply([grep { $_->{ok} } $up->events('handshake')], [],
+                  'no handshake was completed');
+    };
 }
 
-my $r = $l->get("http://api.internal:$port/");
-is($r->{status}, 200, 'a right one is taken') or diag $r->{raw};
-ok(!exists ended('api.internal')->{failure}, 'without a failure');
+my $r;
+
+subtest 'a certificate that proves the name is taken' => sub {
+$r = $l->get("http://api.internal:$port/");
+is($r->{status}, 200,
+   'a host with a right certificate is served') or diag $r->{raw};
+ok(!exists ended('api.internal')->{failure},
+   'the line of its end has no failure');
 $r = $l->get("http://x.deep.internal:$port/");
-is($r->{status}, 200, 'and a wildcard that fits');
-is(($good->requests)[-1]{sni}, 'x.deep.internal', 'the name is in the SNI');
+is($r->{status}, 200,
+   'a host that a certificate\'s wildcard covers is served');
+is(($good->requests)[-1]{sni}, 'x.deep.internal',
+   'the SNI is the name of the host');
 $r = $l->get("http://tls12.internal:$old->{port}/");
-is($r->{status}, 200, 'TLS 1.2 is spoken where there is no newer');
-is(($old->events('handshake'))[-1]{version}, 'TLSv1.2', 'as it is');
+is($r->{status}, 200, 'a host that speaks TLS 1.2 at most is served');
+is(($old->events('handshake'))[-1]{version}, 'TLSv1.2',
+   'it is spoken to by TLS 1.2');
+};
 
 
 # Trust is each host's own
 
-$r = $box{roots}{l}->get("http://api.internal:$port/");
-is($r->{status}, 502, 'without trusted_certificate the system\'s roots count');
-is(($b->audit('egress_end', task => $box{roots}{id}))[-1]{failure},
-   'certificate_unverified', 'and the test\'s is none of them');
-$r = $l->get("http://second.internal:$by2->{port}/");
-is($r->{status}, 200, 'another authority is trusted where it is named');
-$r = $box{roots}{l}->get("http://second.internal:$by2->{port}/");
-is($r->{status}, 502, 'and not where another is');
-is(scalar(() = $by2->requests), 1, 'nothing was sent there');
+subtest 'trusted_certificate is each rule\'s own' => sub {
+    $r = $box{roots}{l}->get("http://api.internal:$port/");
+    is($r->{status}, 502,
+       'without trusted_certificate the system\'s roots count: 502 for the '
+       . 'test\'s');
+    is(($b->audit('egress_end', task => $box{roots}{id}))[-1]{failure},
+       'certificate_unverified',
+       'the line of the end has the failure certificate_unverified');
+    $r = $l->get("http://second.internal:$by2->{port}/");
+    is($r->{status}, 200,
+       'another authority is trusted for the rule that names it');
+    $r = $box{roots}{l}->get("http://second.internal:$by2->{port}/");
+    is($r->{status}, 502,
+       'another authority is not trusted for a rule that names the first');
+    is(scalar(() = $by2->requests), 1,
+       'nothing was sent to the host of an authority that is not trusted');
+};
 
 
 # B-055: a good host, then a bad one at the same address, warm
 
-for (1 .. 5) {
-    is($l->get("http://pair-a.internal:$pair->{port}/")->{status}, 200,
-       "pair $_: the good one");
-    is($l->get("http://pair-b.internal:$pair->{port}/")->{status}, 502,
-       "pair $_: the bad one is not taken for it");
-}
-is_deeply([grep { $_->{sni} ne 'pair-a.internal' } $pair->requests], [],
-          'nothing was sent to the bad one');
-is(scalar(() = $pair->requests), 5, 'and all to the good one');
+subtest 'B-055 a session with one host spares another at its address no '
+    . 'proof'
+    => sub {
+    for (1 .. 5) {
+        is($l->get("http://pair-a.internal:$pair->{port}/")->{status}, 200,
+           "round $_: the host with a right certificate is served");
+        is($l->get("http://pair-b.internal:$pair->{port}/")->{status}, 502,
+           "round $_: the host with a wrong one at the same address gets 502");
+    }
+    is_deeply([grep { $_->{sni} ne 'pair-a.internal' } $pair->requests], [],
+              'no request reached the host with the wrong certificate');
+    is(scalar(() = $pair->requests), 5,
+       'all five requests reached the host with the right one');
+};
 
 
-# B-057, C-009, C-010: nothing is mixed
+# Nothing is mixed
 
 my %expected = (
     one  => { 'api.internal' => "Bearer $token", 'open.internal' => undef },
     two  => { 'api.internal' => "Bearer $other" },
     none => { 'api.internal' => undef },
 );
-my $before = () = $good->requests;
+my $before;
+subtest 'B-057 C-009 C-010 each task and host has its own connection and token'
+    => sub {
+$before = () = $good->requests;
 my $n = 0;
 for my $round (1 .. 20) {
     for my $policy (sort keys %expected) {
@@ -242,10 +265,10 @@ for my $round (1 .. 20) {
         }
     }
 }
-is($n, 80, '80 requests of three boxes, two hosts, two tokens');
+is($n, 80, '80 requests of three tasks for two hosts are served');
 my @mixed = $good->requests;
 @mixed = @mixed[$before .. $#mixed];
-is(scalar @mixed, 80, 'all arrive');
+is(scalar @mixed, 80, 'all 80 arrive');
 my (%conn, @wrong);
 for my $q (@mixed) {
     my ($policy) = $q->{target} =~ m{/mix/(\w+)};
@@ -257,23 +280,29 @@ for my $q (@mixed) {
         if $q->{headers}{host}[0] ne "$q->{sni}:$port";
     $conn{ $q->{conn} }{ "$policy $q->{sni}" }++;
 }
-is_deeply(\@wrong, [], 'each with its own token and name');
+is_deeply(\@wrong, [],
+          'each has the token of its task and rule, or none, and the name '
+          . 'of its host');
 is_deeply([grep { keys %$_ > 1 } values %conn], [],
-          'and no connection carried two of them');
+          'no connection carried requests of two tasks or hosts');
+};
 
 
 # C-001: two names, no token
 
-for my $case (["http://open.internal:$port/c1", "api.internal:$port"],
-              ["http://api.internal:$port/c1", "open.internal:$port"],
-              ["http://api.internal:$port\@open.internal:$port/c1",
-               "api.internal:$port"]) {
-    my ($url, $host) = @$case;
-    $r = $l->http("GET $url HTTP/1.1\r\nHost: $host\r\n\r\n");
-    is($r->{status}, 400, "$url with Host $host is refused");
-}
-is_deeply([grep { $_->{target} =~ /c1/ } $good->requests], [],
-          'and nothing goes up');
+subtest 'C-001 a request that names two hosts gets the token of neither'
+    => sub {
+    for my $case (["http://open.internal:$port/c1", "api.internal:$port"],
+                  ["http://api.internal:$port/c1", "open.internal:$port"],
+                  ["http://api.internal:$port\@open.internal:$port/c1",
+                   "api.internal:$port"]) {
+        my ($url, $host) = @$case;
+        $r = $l->http("GET $url HTTP/1.1\r\nHost: $host\r\n\r\n");
+        is($r->{status}, 400, "$url with Host $host is refused with 400");
+    }
+    is_deeply([grep { $_->{target} =~ /c1/ } $good->requests], [],
+              'no request with two names goes up');
+};
 
 
 # B-066: what a client cannot send on, to a host with a credential, without
@@ -300,7 +329,8 @@ for my $case (map { ($_, lc, uc) } @strip) {
         ok($r->{status} == 200 && $seen->{target} eq '/strip'
            && $seen->{head} !~ /stripped-value/
            && $seen->{head} =~ /^X-Keep-\Q$case\E: kept\r$/m,
-           "$case to $host is removed, and only it")
+           "B-066 the client's $case does not go up to $host, X-Keep-$case "
+           . "does")
             or diag $seen->{head};
     }
 }
@@ -314,10 +344,12 @@ for my $line ('Connection: x-hop, close', "Connection: close\r\nConnection: "
     my $seen = ($good->requests)[-1];
     ok($r->{status} == 200 && !$seen->{headers}{'x-hop'}
        && $seen->{headers}{'x-stay'},
-       'what Connection names is removed: ' . ($line =~ s/\s+/ /gr))
+       'B-066 a header that Connection names does not go up: '
+           . ($line =~ s/\s+/ /gr))
         or diag $seen->{head};
     ok(!$seen->{headers}{connection},
-       'and what the client says of its connection stays on it');
+       'B-066 the client\'s Connection does not go up: '
+           . ($line =~ s/\s+/ /gr));
 }
 
 $r = $l->http("POST http://api.internal:$port/frame HTTP/1.1\r\n"
@@ -328,10 +360,11 @@ my $seen = ($good->requests)[-1];
 is("$r->{status} $seen->{body} @{ $seen->{headers}{host} } "
    . "@{ $seen->{headers}{authorization} }",
    "200 hello api.internal:$port Bearer $token",
-   'Connection cannot name the framing, Host, or the credential');
+   'B-066 Connection cannot remove the framing, Host or the credential');
 is_deeply([grep { /127\.0\.0\.1|::1|$box{one}{id}/ }
            map { $_->{head} } $good->requests], [],
-          'no address and no id of the box goes up');
+          'B-066 neither the address of the box nor the id of its task goes '
+          . 'up');
 
 
 # B-072: an upstream does not steer the broker, nor speak for it
@@ -342,11 +375,17 @@ my $lines = join '&', map { s/:/=/r } 'X-Accel-Redirect:/status/201',
     'X-Agent-Broker:denied', 'X-Own:kept';
 for my $query ($lines, lc $lines, $lines =~ s/^|&\K/x=y&/gr) {
     $r = $l->get("http://open.internal:$port/set?$query");
-    is($r->{status}, 200, 'X-Accel and the like are not obeyed');
-    is($r->{body}, '{"set":true}', 'the answer is the upstream\'s');
+    is($r->{status}, 200,
+       'B-072 an answer with X-Accel and the like is passed on with its '
+       . 'status');
+    is($r->{body}, '{"set":true}',
+       'B-072 X-Accel-Redirect does not change the body of an answer');
     is_deeply([grep { /^x-accel|alt-svc|nel|report-to|x-agent-broker/ }
-               keys %{ $r->{headers} }], [], 'and none is passed on');
-    is_deeply($r->{headers}{'x-own'}, ['kept'], 'an ordinary header is');
+               keys %{ $r->{headers} }], [],
+               'B-072 neither X-Accel-* nor Alt-Svc, NEL or X-Agent-Broker '
+               . 'reaches the box');
+    is_deeply($r->{headers}{'x-own'}, ['kept'],
+              'B-072 an ordinary header of such an answer reaches the box');
 }
 
 
@@ -357,6 +396,8 @@ sub raw ($text) {
                          =~ tr{+/}{-_}r;
 }
 
+subtest 'B-073 C-004 C-031 a redirect and a challenge go to the box, unfollowed'
+    => sub {
 my $asked = () = $dns->questions;
 for my $status (301, 302, 303, 307, 308) {
     for my $to ('http://evil.example/', "http://open.internal:$port/x",
@@ -368,32 +409,40 @@ for my $status (301, 302, 303, 307, 308) {
         ok($r->{status} == $status && $r->{headers}{location}[0] eq $to
            && $r->{headers}{refresh}[0] eq "0; url=$to" && $r->{body} eq 'go',
            "a $status to $to is passed back unchanged") or diag $r->{raw};
-        is(scalar(() = $good->requests), $count + 1, 'and not followed');
+        is(scalar(() = $good->requests), $count + 1,
+           "a $status to $to is not followed");
     }
 }
 is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
-   'no name of a redirect was asked for');
+   'no name of a redirect is asked for');
 
 $r = $l->get("http://api.internal:$port" . raw("HTTP/1.1 401 No\r\n"
     . "WWW-Authenticate: Bearer realm=\"https://evil.example/token\"\r\n"
     . "Content-Length: 2\r\n\r\nno"));
-is($r->{status}, 401, 'a 401 is the box\'s to see');
+is($r->{status}, 401, 'a 401 is passed back to the box');
 is_deeply($r->{headers}{'www-authenticate'},
-          ['Bearer realm="https://evil.example/token"'], 'with its challenge');
+          ['Bearer realm="https://evil.example/token"'],
+          'the challenge of a 401 is passed back unchanged');
 is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
-   'whose realm is not contacted');
+   'the name of the challenge\'s realm is not asked for');
+};
 
 
 # C-032: nothing is kept
 
-$before = () = $good->requests;
-for my $policy (qw(one two none one)) {
-    my $r = $box{$policy}{l}->get("http://api.internal:$port/set?"
-                                  . 'Cache-Control=public,max-age=9999'
-                                  . '&ETag=%22x%22&Expires=99999999');
-    is($r->{status}, 200, "an answer that may be cached, for $policy");
-}
-is(scalar(() = $good->requests), $before + 4, 'each came from the upstream');
+subtest 'C-032 an answer to one task is not kept for another' => sub {
+    $before = () = $good->requests;
+    for my $policy (qw(one two none one)) {
+        my $r = $box{$policy}{l}->get("http://api.internal:$port/set?"
+                                      . 'Cache-Control=public,max-age=9999'
+                                      . '&ETag=%22x%22&Expires=99999999');
+        is($r->{status}, 200,
+           "an answer that may be cached is given to a task of policy "
+           . "$policy");
+    }
+    is(scalar(() = $good->requests), $before + 4,
+       'each of four requests was answered by the upstream');
+};
 
 
 # B-053: lines without an end
@@ -404,13 +453,17 @@ sub memory () {
     return $kib;
 }
 
-my $peak = memory();
-for my $kind (qw(status header headers)) {
-    $r = $l->get("http://open.internal:$port/flood/$kind?n=33554432");
-    is($r->{status}, 502, "an answer with an endless $kind: 502");
-}
-cmp_ok(memory() - $peak, '<', 4096, 'and the worker did not grow');
-is($l->get("http://open.internal:$port/")->{status}, 200, 'and serves on');
+subtest 'B-053 an answer with a line without an end is cut off' => sub {
+    my $peak = memory();
+    for my $kind (qw(status header headers)) {
+        my $r = $l->get("http://open.internal:$port/flood/$kind?n=33554432");
+        is($r->{status}, 502, "an answer with an endless $kind: 502");
+    }
+    cmp_ok(memory() - $peak, '<', 4096,
+           'the worker\'s memory grew by less than 4 MiB');
+    is($l->get("http://open.internal:$port/")->{status}, 200,
+       'the next request to the same host is served');
+};
 
 
 # Answers that are none, or not the one asked for
@@ -425,16 +478,21 @@ for my $case (
 ) {
     my ($what, $text) = @$case;
     my $r = $l->get("http://open.internal:$port" . raw($text));
-    is($r->{status}, 502, "$what: 502") or diag $r->{raw};
-    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'], "$what: ours");
+    is($r->{status}, 502,
+       "an answer that is not HTTP ($what): 502") or diag $r->{raw};
+    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
+              "an answer that is not HTTP ($what): the broker says that it "
+              . "failed");
 }
 
 for my $first ('HTTP/1.1  403 x', 'HTTP/2.0 403 x', 'HTTP/1.0 403') {
     my $r = $l->get("http://open.internal:$port" . raw("$first\r\n"
         . "X-Agent-Broker: denied\r\nX-Own: 1\r\nContent-Length: 0\r\n\r\n"));
-    is($r->{status}, 403, "a status line '$first' is written anew");
+    is($r->{status}, 403,
+       "B-072 an answer with the status line '$first' has its status");
     ok($r->{headers}{'x-own'} && !$r->{headers}{'x-agent-broker'},
-       'and its headers are looked at');
+       "B-072 the headers of an answer with the status line '$first' are "
+       . "filtered");
 }
 
 for my $status (100, 101, 102, 103, 199) {
@@ -444,9 +502,11 @@ for my $status (100, 101, 102, 103, 199) {
             . "Connection: upgrade\r\n\r\n"
             . "HTTP/1.1 200 Yes\r\nX-Agent-Broker: denied\r\n"
             . "Content-Length: 2\r\n\r\nok"), headers => $ask);
-        is($r->{status}, 502, "an interim answer $status: 502")
+        my $how = "$status, " . (@$ask ? 'with' : 'without') . ' Upgrade';
+        is($r->{status}, 502, "B-072 an interim answer ($how) becomes 502")
             or diag $r->{raw};
-        unlike($r->{raw}, qr/denied/, 'and what follows is not passed on');
+        unlike($r->{raw}, qr/denied/,
+               "B-072 what follows an interim answer ($how) is not passed on");
     }
 }
 $l->do(open => { id => 'up', port => 8899 });
@@ -455,38 +515,53 @@ $l->do(write => { id => 'up', data =>
     . "Host: open.internal:$port\r\nConnection: upgrade\r\n"
     . "Upgrade: echo\r\n\r\n" });
 my $got = $l->do(read => { id => 'up', timeout => 10 });
-like($got->{data}, qr{^HTTP/1\.1 502 }, 'an upgrade nobody may ask for: 502');
+like($got->{data}, qr{^HTTP/1\.1 502 },
+     'B-072 an upgrade that the rule does not allow becomes 502');
 $l->do(shut => { id => 'up' });
 
 
-is($l->get("http://open.internal:$port/interim/i")->{status}, 502,
-   'an interim answer on a connection that stays open: 502');
-my ($left) = grep { $_->{target} eq '/interim/i' } $good->requests;
-for (1 .. 3) {
-    my $r = $l->get("http://open.internal:$port/next");
-    like($r->{body}, qr{"path": "/next"}, 'the next request has its own answer');
-}
-is_deeply([grep { $_->{conn} == $left->{conn} && $_->{target} eq '/next' }
-           $good->requests], [], 'and another connection');
-$l->get("http://open.internal:$port/open/i");
-
-
-# An end that comes with the last bytes, or soon after them, is seen at once
-
-my $began = time;
-for my $n (1, 7, 100, 1000) {
-    for (1 .. 8) {
-        my $r = $l->get("http://open.internal:$port"
-                        . raw("HTTP/1.1 200 Yes\r\n\r\n" . 'x' x $n));
-        like($r->{body}, qr/^(?:\w+\r\n)?x{$n}(?:\r\n0\r\n\r\n)?\z/,
-             "an answer of $n bytes ends with its connection")
-            or diag $r->{raw};
+subtest 'E-020 after an interim answer the connection is not used again'
+    => sub {
+    is($l->get("http://open.internal:$port/interim/i")->{status}, 502,
+       'an interim answer on a connection that stays open becomes 502');
+    my ($left) = grep { $_->{target} eq '/interim/i' } $good->requests;
+    for (1 .. 3) {
+        my $r = $l->get("http://open.internal:$port/next");
+        like($r->{body}, qr{"path": "/next"},
+             'the next request has its own answer');
     }
-}
-cmp_ok(time - $began, '<', 30, 'and none was waited for');
+    is_deeply([grep { $_->{conn} == $left->{conn} && $_->{target} eq '/next' }
+               $good->requests], [],
+               'the next requests go over another connection');
+    $l->get("http://open.internal:$port/open/i");
+};
 
 
-# An event is with the box before the next is sent
+# An end that comes with the last bytes, or soon after them, is an end
+
+subtest 'E-020 an answer that ends with its connection is complete' => sub {
+    my $had = $b->audit('egress_end', host => 'open.internal');
+    for my $n (1, 7, 100, 1000) {
+        for my $i (1 .. 8) {
+            my $r = $l->get("http://open.internal:$port"
+                            . raw("HTTP/1.1 200 Yes\r\n\r\n" . 'x' x $n));
+            like($r->{body}, qr/^(?:\w+\r\n)?x{$n}(?:\r\n0\r\n\r\n)?\z/,
+                 "answer $i of $n bytes has all of them") or diag $r->{raw};
+        }
+    }
+
+    # an end that nobody sees becomes one by proxy_read_timeout
+    my @ends;
+    AgentTest::wait_for('the ends', sub {
+        @ends = $b->audit('egress_end', host => 'open.internal');
+        return @ends >= $had + 32;
+    });
+    is_deeply([grep { defined } map { $_->{failure} } @ends[$had .. $#ends]],
+              [], 'none of their ends is that of a timeout');
+};
+
+
+subtest 'E-020 an event is with the box before the next is sent' => sub {
 
 $l->do(open => { id => 'sse', port => 8899 });
 $l->do(write => { id => 'sse', data =>
@@ -497,15 +572,18 @@ AgentTest::wait_for('the first event', sub {
     $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
     return $stream =~ /data: 0/;
 });
-unlike($stream, qr/data: 1/, 'the first event of a stream comes by itself');
+unlike($stream, qr/data: 1/,
+       'the first event arrives while the upstream holds the second back');
 is($l->get("http://open.internal:$port/open/g")->{status}, 200,
-   'the next is sent after it');
+   'the request that lets the upstream go on is served meanwhile');
 AgentTest::wait_for('the next event', sub {
     $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
     return $stream =~ /data: 1/;
 });
-like($stream, qr/data: 0\n\n.*data: 1\n\n/s, 'and comes, too');
+like($stream, qr/data: 0\n\n.*data: 1\n\n/s,
+     'the second event arrives when it is sent');
 $l->do(shut => { id => 'sse' });
+};
 
 
 # C-015, C-016: the token is in no file
@@ -516,9 +594,7 @@ $l->do(close => { name => 'task' });
 AgentTest::wait_for('the end of the task', sub {
     $b->audit('task_end', task => $box{one}{id})
 });
-is_deeply([$b->audit_errors], [], 'the audit is well formed');
-unlike($b->error_log, qr/\[(?:alert|emerg)\]/, 'and nothing is wrong')
-    or diag grep { /\[(?:alert|emerg)\]/ } split /^/m, $b->error_log;
+$b->is_clean(level => qr/alert|emerg/);
 
 sub renderings ($secret) {
     my @all = ($secret, lc unpack('H*', $secret), uc unpack('H*', $secret),
@@ -540,23 +616,29 @@ File::Find::find({ no_chdir => 1, wanted => sub {
     $bytes += length $text;
     push @hits, "$File::Find::name: $1" if $text =~ /(.{0,40}(?:$needle))/;
 } }, $b->prefix);
-is_deeply(\@hits, [], 'no token in any file under the prefix, at debug level');
-cmp_ok($bytes, '>', 1e6, 'where there was a lot to look at');
-like($t->read($b->prefix . '/logs/access.log'), qr/\Q$box{one}{id}\E one /,
-     'the access log was written');
-like($b->error_log, qr/\[debug\]/, 'and the log of every step');
+subtest 'C-015 C-016 no token is in a file of the broker, at debug level'
+    => sub {
+    is_deeply(\@hits, [], 'no token is in any file under the prefix');
+    cmp_ok($bytes, '>', 1e6, 'control: a megabyte and more was searched');
+    like($t->read($b->prefix . '/logs/access.log'),
+         qr/\Q$box{one}{id}\E one /, 'control: the access log was written');
+    like($b->error_log, qr/\[debug\]/,
+         'control: the error log has the level debug');
+};
 
 my ($worker) = $b->workers;
 for my $pid ($b->master, $worker) {
     unlike($t->read("/proc/$pid/environ") . $t->read("/proc/$pid/cmdline"),
-           qr/$needle/, 'nor in what /proc shows of it');
+           qr/$needle/, "C-015 no token is in what /proc shows of pid $pid");
 }
 
 
 # C-018: the memory of a worker
 
 SKIP: {
-    skip 'needs root, to be two users', 5 unless AgentTest::is_root();
+    skip 'C-018 the memory of a worker: only root can be two users', 1
+        if !AgentTest::is_root();
+    subtest 'C-018 the memory of a worker is closed to its user' => sub {
 
     my $nobody = getpwnam 'nobody';
     my $child = $t->spawn(['sleep', '60'], user => $nobody);
@@ -567,44 +649,49 @@ SKIP: {
         return $t->run(['/usr/bin/python3', '-c', 'import sys; open(sys.argv[1], "rb")',
                         "/proc/$pid/$file"], user => $nobody)->{err};
     };
-    is($look->($child->{pid}, 'environ'), '', 'a process is open to its user');
+    is($look->($child->{pid}, 'environ'), '',
+       'control: a process of that user is open to it');
     for my $file (qw(mem environ maps auxv)) {
         like($look->($worker, $file), qr/PermissionError|Permission denied/,
-             "a worker's $file is not");
+             "/proc/PID/$file of a worker is closed to its user");
     }
     kill 'KILL', $child->{pid};
     waitpid $child->{pid}, 0;
     $t->forget($child->{pid});
+    };
 }
 
+subtest 'C-018 a worker that crashes with a token leaves no core' => sub {
 my %env = $t->nginx_env;                 # a sanitizer takes no part in this
-my $c = $t->broker(http => $http, main => "working_directory %DIR%/temp;\n"
-                                          . "worker_rlimit_core 100m;",
+my $c = $t->broker(%opt, main => "working_directory %DIR%/temp;\n"
+                                 . "worker_rlimit_core 100m;",
     env => { map { /^ASAN/ ? ($_ => "$env{$_}:handle_segv=0") : () }
              keys %env });
 my $control = $c->prefix . '/temp/control';
 mkdir $control;
 chmod 01777, $control, $c->prefix . '/temp';
-my $second = $t->launcher;
-ok($second->open_task($c->control, 'one')->{ok}, 'a task of another broker');
+my ($second) = $c->task('one');
 is($second->get("http://api.internal:$port/")->{status}, 200,
-   'so that a worker held a token');
+   'a request with a token is served by the worker');
 my ($victim) = $c->workers;
 kill 'SEGV', $victim;
 AgentTest::wait_for('another worker', sub {
     my @now = $c->workers;
     return @now && $now[0] != $victim;
 });
-like($c->error_log, qr/exited on signal 11/, 'a worker crashed');
-unlike($c->error_log, qr/core dumped/, 'and left no core');
-is_deeply([grep { -f } glob $c->prefix . '/temp/*core*'], [], 'nowhere');
+like($c->error_log, qr/exited on signal 11/, 'control: the worker crashed');
+unlike($c->error_log, qr/core dumped/, 'nginx does not report a core');
+is_deeply([grep { -f } glob $c->prefix . '/temp/*core*'], [],
+          'no core is in the worker\'s directory');
 
 SKIP: {
     skip 'cores go elsewhere here', 1
         if $t->read('/proc/sys/kernel/core_pattern') =~ m{^\s*[|/]|^$};
     $t->run(['sh', '-c', 'ulimit -c unlimited; sh -c \'kill -SEGV $$\''],
             cwd => $control);
-    ok(scalar(glob "$control/*core*"), 'where another process does');
+    ok(scalar(glob "$control/*core*"),
+       'control: another process leaves a core there');
 }
+};
 
 done_testing;

@@ -68,22 +68,9 @@ my $rules = join '', map {
         . "trusted_certificate $ca; }\n"
 } @names;
 
-my $b = $t->broker(http => <<"END");
-    resolver 127.0.0.1:$dns->{port};
-    agent_audit logs/agent-audit.log;
-    agent_policy analysis {
-$rules
-    }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
-END
-
-my ($l, $other) = map { $t->launcher } 1 .. 2;
-my $task = $l->open_task($b->control, 'analysis');
-ok($task->{ok}, 'a task is opened') or diag explain $task;
-ok($other->open_task($b->control, 'analysis')->{ok}, 'and another');
+my $b = $t->broker(dns => $dns, policy => $rules);
+my ($l, $task) = $b->task;
+my ($other) = $b->task;
 
 my $box_ca = $t->write('box-ca.pem', $task->{ca});
 my @proxy = ('-x', 'http://127.0.0.1:8899');
@@ -130,13 +117,15 @@ for my $kind (qw(nginx http1 http2)) {
     for my $door (@doors) {
         my $what = "$kind by $door->[0]";
         my $host = "$kind.internal";
+        subtest "$what: answers, bodies and events pass as they are" => sub {
 
         my $run = curl($l, $door, $host, '-i', '/');
         my ($head, $body) = parts($run);
-        like($head, qr/\AHTTP\/\S+ 200\b/, "$what: an answer")
+        like($head, qr/\AHTTP\/\S+ 200\b/, 'a request is answered 200')
             or diag explain $run, $b->error_log;
-        like($head, qr/^x-seen: GET \/ 1\.1\r$/mi, 'it was asked for as is');
-        is($body, 'hello', 'with its body');
+        like($head, qr/^x-seen: GET \/ 1\.1\r$/mi,
+             'the upstream saw the request as it was sent');
+        is($body, 'hello', 'the answer has its body');
 
         $run = curl($l, $door, $host, \@sum, '/big?n=3000000');
         is($run->{data}, $big, 'a large answer comes back whole');
@@ -147,27 +136,30 @@ for my $kind (qw(nginx http1 http2)) {
         $run = curl($l, $door, $host, \@sum,
             '-H', 'Expect: 100-continue', '-H', 'Transfer-Encoding: chunked',
             '--data-binary', "\@$file", '/echo');
-        is($run->{data}, $sum, 'and so it does in chunks');
+        is($run->{data}, $sum, 'a body in chunks arrives whole');
 
         $run = curl($l, $door, $host, '-I', '/big?n=100');
         ($head) = parts($run);
         like($head, qr/\AHTTP\/\S+ 200\b.*^content-length: 100\r$/msi,
-             'HEAD tells the length alone');
-        is($run->{status}, 0, 'and has no body');
+             'HEAD is answered with the length of the body');
+        is($run->{status}, 0, 'HEAD is answered without a body');
 
         for my $status (204, 304) {
             ($head, $body) = parts(curl($l, $door, $host, '-i',
                                         "/status/$status"));
-            like($head, qr/\AHTTP\/\S+ $status\b/, "a status of $status");
-            is($body, '', 'has no body');
+            like($head, qr/\AHTTP\/\S+ $status\b/,
+                 "a status of $status is passed on");
+            is($body, '', "a status of $status has no body");
         }
 
         $run = curl($l, $door, $host, '/status/204', '/status/304', '/',
                     '-I', '/big?n=100');
-        is($run->{status}, 0, 'and what follows them is read as it is');
+        is($run->{status}, 0,
+           'answers after one without a body are read as their own');
 
         ($head, $body) = parts(curl($l, $door, $host, '-i', '/trailers'));
-        is($body, 'first, second', 'chunks with trailers are an answer');
+        is($body, 'first, second',
+           'an answer in chunks with trailers has its body');
 
         # an event is there before the next one is sent
 
@@ -182,22 +174,23 @@ for my $kind (qw(nginx http1 http2)) {
             env => { PATH => $ENV{PATH} } })->{data};
         AgentTest::wait_for('the first event', sub {
             $t->read($out) eq "data: one\n\n" });
-        pass('an event is there when it is sent');
+        pass('E-020 an event arrives while the next is held back');
         is(curl($l, $door, $host, "/release?id=$id")->{data}, 'released',
-           'another request is served meanwhile');
+           'another request is served while a stream is open');
         AgentTest::wait_for('the second event', sub {
             $t->read($out) eq "data: one\n\ndata: two\n\n" });
-        pass('and so is the next one');
+        pass('E-020 the next event arrives when it is sent');
 
-        next if $kind eq 'nginx';
+        return if $kind eq 'nginx';
 
         # 1.22 has no interim answers of an upstream: none is passed on, and
         # nothing of what follows is taken for the next request's
 
         like((parts(curl($l, $door, $host, '-i', '/early')))[0],
-             qr/\AHTTP\/\S+ 502\b/, 'an interim answer is no answer');
+             qr/\AHTTP\/\S+ 502\b/, 'an interim answer becomes 502');
         is(curl($l, $door, $host, '/')->{data}, 'hello',
-           'and the next request has its own');
+           'the request after an interim answer has its own answer');
+        };
     }
 }
 
@@ -212,22 +205,23 @@ sub number ($l, $door, $host) {
 for my $kind (qw(nginx http1 http2)) {
 
     my %mine = map { number($l, $_, "$kind.internal") => 1 } @doors, @doors;
-    is(keys %mine, 1, "one connection to $kind serves a task by every door")
+    is(keys %mine, 1,
+       "one connection to $kind serves all requests of a task, by every door")
         or diag join ' ', sort keys %mine;
 
     my %its = map { number($other, $_, "$kind.internal") => 1 } @doors;
-    is(scalar(grep { $mine{$_} } keys %its), 0, 'and no other task');
+    is(scalar(grep { $mine{$_} } keys %its), 0,
+       "the connection to $kind serves no other task");
 
     my %twin = map { number($l, $_, "twin.$kind.internal") => 1 } @doors;
     is(scalar(grep { $mine{$_} || $its{$_} } keys %twin), 0,
-       'nor another host at the same address');
-    is(keys %twin, 1, 'which has its own');
+       "the connection to $kind serves no other host at the same address");
+    is(keys %twin, 1,
+       "the other host at the address of $kind has one connection of its own");
     is(number($l, $doors[1], "$kind.internal"), (keys %mine)[0],
-       'and the first one is still there');
+       "the connection to $kind is used again after all of that");
 }
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/, 'nothing is wrong')
-    or diag $b->error_log;
+$b->is_clean;
 
 done_testing;

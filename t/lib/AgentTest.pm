@@ -546,6 +546,7 @@ agent_audit logs/agent-audit.log;
 $policy
 server {
     agent_control unix:%CONTROL%;
+    @{[ $opt{server} // '' ]}
     include $proxy;
 }
 END
@@ -587,7 +588,7 @@ sub nginx_t ($self, %opt) {
 #   them stand the audit, the server with its control socket, and
 #     names => [..] a DNS server ($b->{dns}) that has them at 127.0.0.1, or
 #     dns => $dns, vault => "name = value\n", http => text before the policies,
-#     proxy => path of another agent_proxy.conf
+#     server => text in the server, proxy => path of another agent_proxy.conf
 #   http => text (without policy: all of the http block), main => text,
 #   workers => n, user => uid (all of it runs as
 #   that user), worker_user => 'name group', log_level, connections, prefix,
