@@ -7,7 +7,7 @@
 #   make unit          the unit tests, in objs/t/
 #   make test          everything scripts/test runs
 #   make nightly       the same with every test again under sanitizers, and
-#                      make soak and make fuzz
+#                      make test-fresh, make soak and make fuzz
 #   make test-fresh    scripts/quickstart and scripts/test in a bare Debian 12
 #                      that is made for it, as root
 #   make test-v2       what is tested in virtual machines with cgroup v2
@@ -346,7 +346,7 @@ nightly:
 	. scripts/packages.sh; packages_need "$$PACKAGES_NIGHTLY"
 	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
 	AGENT_TEST_SANITIZE=all scripts/test
-	$(MAKE) soak fuzz
+	$(MAKE) test-fresh soak fuzz
 
 test-fresh:
 	scripts/test-fresh
