@@ -113,11 +113,11 @@ static ngx_command_t  ngx_agent_commands[] = {
 
     NGX_AGENT_DIRECTIVE("agent_policy",
                         NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-                        ngx_agent_policy_block),
+                        ngx_agent_conf_policy),
 
     { ngx_string("agent_control"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_agent_control_directive,
+      ngx_agent_listen_directive,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -166,10 +166,10 @@ static ngx_command_t  ngx_agent_commands[] = {
 
     /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
 
-    NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_host_block),
+    NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_conf_host),
     NGX_AGENT_DIRECTIVE("host",
                         NGX_AGENT_POLICY_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-                        ngx_agent_host_block),
+                        ngx_agent_conf_host),
 
     /* in host */
 
@@ -277,7 +277,7 @@ ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     len = 0;
 
     ctx = ngx_http_get_module_ctx(r->main, ngx_agent_broker_module);
-    task = ngx_agent_connection_task(r->connection);
+    task = ngx_agent_task_of(r->connection);
 
     switch (data) {
 
@@ -389,7 +389,7 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         || ngx_agent_check_credentials(cf, amcf) != NGX_OK
         || ngx_agent_check_readable(cf, amcf) != NGX_OK
         || ngx_agent_check_servers(cf, amcf) != NGX_OK
-        || ngx_agent_system_names(cf, amcf) != NGX_OK)
+        || ngx_agent_check_system_names(cf, amcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -400,13 +400,13 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
     }
 
     if (ngx_agent_zone_add(cf, amcf) != NGX_OK
-        || ngx_agent_audit_zone_add(cf) != NGX_OK
-        || ngx_agent_audit_open(cf, amcf) != NGX_OK
+        || ngx_agent_audit_shared_add(cf) != NGX_OK
+        || ngx_agent_audit_file_open(cf, amcf) != NGX_OK
         || ngx_agent_lease_key(cf, amcf) != NGX_OK
-        || (amcf->ca_file.len ? ngx_agent_ca_files(cf, amcf)
-                              : ngx_agent_ca_auto(cf, amcf)) != NGX_OK
-        || ngx_agent_ca_text(cf, amcf) != NGX_OK
-        || ngx_agent_upstream_filter_init(cf) != NGX_OK)
+        || (amcf->ca_file.len ? ngx_agent_tls_ca_files(cf, amcf)
+                              : ngx_agent_tls_ca_auto(cf, amcf)) != NGX_OK
+        || ngx_agent_tls_ca_text(cf, amcf) != NGX_OK
+        || ngx_agent_headers_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -423,7 +423,7 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    *h = ngx_agent_log;
+    *h = ngx_agent_events_log;
 
     return NGX_OK;
 }
@@ -437,7 +437,7 @@ ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char        err[VAULT_ERROR_MAX];
     ngx_str_t  *value;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -460,7 +460,7 @@ ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    return ngx_agent_check_path(cf, &cmd->name, &amcf->vault_file) == NGX_OK
+    return ngx_agent_paths_check(cf, &cmd->name, &amcf->vault_file) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
@@ -470,7 +470,7 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t  *value, *path;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -498,7 +498,7 @@ ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK
-        || ngx_agent_check_path(cf, &cmd->name, path) != NGX_OK)
+        || ngx_agent_paths_check(cf, &cmd->name, path) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -542,8 +542,8 @@ ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
         || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK
-        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_file) != NGX_OK
-        || ngx_agent_check_path(cf, &cmd->name, &amcf->ca_key_file)
+        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_file) != NGX_OK
+        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_key_file)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -588,9 +588,9 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
     ngx_agent_audit_file_start(amcf, cycle->log);
     ngx_agent_audit_start(cycle);
 
-    ngx_agent_audit_config(cycle, amcf,
-                           ngx_is_init_cycle(cycle->old_cycle) ? "start"
-                                                               : "reload");
+    ngx_agent_audit_broker_config(cycle, amcf,
+                                  ngx_is_init_cycle(cycle->old_cycle)
+                                  ? "start" : "reload");
 
     return NGX_OK;
 }
@@ -653,9 +653,9 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    ngx_agent_audit_serve();
-    ngx_agent_audit_worker("start");
-    ngx_agent_audit_lost();
+    ngx_agent_audit_shared_serve();
+    ngx_agent_audit_broker_worker("start");
+    ngx_agent_audit_broker_lost();
 
     return NGX_OK;
 }
@@ -669,7 +669,7 @@ ngx_agent_exit_process(ngx_cycle_t *cycle)
     }
 
     ngx_agent_control_stop(cycle);
-    ngx_agent_audit_worker("end");
+    ngx_agent_audit_broker_worker("end");
 }
 
 
@@ -682,7 +682,7 @@ ngx_agent_exit_master(ngx_cycle_t *cycle)
                                                ngx_agent_broker_module);
 
     if (amcf && amcf->servers) {
-        ngx_agent_audit_config(cycle, amcf, "stop");
+        ngx_agent_audit_broker_config(cycle, amcf, "stop");
     }
 }
 
@@ -724,9 +724,9 @@ ngx_agent_main_conf_free(void *data)
 {
     ngx_agent_main_conf_t *amcf = data;
 
-    if (!amcf->started && !ngx_test_config && ngx_agent_audit_ready()) {
+    if (!amcf->started && !ngx_test_config && ngx_agent_audit_file_is_open()) {
         /* a reload that is refused, from wherever it was */
-        ngx_agent_audit_config(NULL, amcf, "refused");
+        ngx_agent_audit_broker_config(NULL, amcf, "refused");
     }
 
     vault_free(amcf->vault);
@@ -754,7 +754,7 @@ ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf)
 
         if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK
             || (amcf->servers
-                && ngx_agent_check_path(cf, &state, &amcf->state_dir)
+                && ngx_agent_paths_check(cf, &state, &amcf->state_dir)
                    != NGX_OK))
         {
             return NGX_CONF_ERROR;

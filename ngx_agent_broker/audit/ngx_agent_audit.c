@@ -259,7 +259,7 @@ ngx_agent_audit_flush(void)
 
     line = ngx_agent_audit_lines;
 
-    n = ngx_agent_audit_append(&ngx_agent_audit_batch, &err);
+    n = ngx_agent_audit_shared_append(&ngx_agent_audit_batch, &err);
     lost = ngx_agent_audit_batch.count - n;
 
     ngx_agent_audit_batch.sequence += n;
@@ -284,7 +284,7 @@ ngx_agent_audit_flush(void)
         }
 
         if (line[i].task[0]
-            && ngx_agent_slot_recorded(line[i].task, allowed, lines,
+            && ngx_agent_usage_recorded(line[i].task, allowed, lines,
                                ngx_agent_audit_batch.ends[i + lines - 1]
                                - (i ? ngx_agent_audit_batch.ends[i - 1] : 0))
                == NGX_ABORT)
@@ -293,7 +293,7 @@ ngx_agent_audit_flush(void)
         }
     }
 
-    cut = ngx_agent_audit_cut_off();
+    cut = ngx_agent_audit_shared_bytes_cut();
 
     if (cut) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,

@@ -42,7 +42,7 @@ struct ngx_agent_ctx_s {
     const char            *why;             /* a constant, or NULL */
 
     ngx_agent_task_t      *task;
-    ngx_agent_set_t       *set;
+    ngx_agent_policies_t  *set;
     const policy_t        *policy;
     const policy_rule_t   *rule;
     u_char                 policy_hash[POLICY_HASH_LEN + 1];
@@ -82,21 +82,22 @@ struct ngx_agent_ctx_s {
 
 /* ngx_agent_audit_file.c */
 
-ngx_int_t ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_audit_file_open(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
 
 /* In the master: the file of a configuration that has started. */
 void ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log);
 
 /* Has this process a file to write to? */
-ngx_uint_t ngx_agent_audit_ready(void);
+ngx_uint_t ngx_agent_audit_file_is_open(void);
 
 
 /* ngx_agent_audit_shared.c */
 
-ngx_int_t ngx_agent_audit_zone_add(ngx_conf_t *cf);
+ngx_int_t ngx_agent_audit_shared_add(ngx_conf_t *cf);
 
 /* This process is a worker from here on: should it be killed, it is told. */
-void ngx_agent_audit_serve(void);
+void ngx_agent_audit_shared_serve(void);
 
 
 /* ngx_agent_audit.c */
@@ -139,28 +140,28 @@ uint64_t ngx_agent_audit_last(void);
 /* ngx_agent_events.c */
 
 /* At once, or with ctx->record: NGX_AGAIN. */
-ngx_int_t ngx_agent_audit_decision(ngx_agent_ctx_t *ctx,
+ngx_int_t ngx_agent_events_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
-ngx_int_t ngx_agent_audit_connect(ngx_agent_ctx_t *ctx);
-void ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up,
+ngx_int_t ngx_agent_events_connect(ngx_agent_ctx_t *ctx);
+void ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up,
     uint64_t down);
-ngx_int_t ngx_agent_log(ngx_http_request_t *r);
+ngx_int_t ngx_agent_events_log(ngx_http_request_t *r);
 
 /* Why core ended a request of a box, of which nothing else tells. */
-ngx_agent_reason_e ngx_agent_page_reason(ngx_http_request_t *r);
+ngx_agent_reason_e ngx_agent_events_reason(ngx_http_request_t *r);
 
-void ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
+void ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed);
 
 
 /* ngx_agent_audit_broker.c */
 
-void ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
-    const char *what);
-void ngx_agent_audit_worker(const char *what);
+void ngx_agent_audit_broker_config(ngx_cycle_t *cycle,
+    ngx_agent_main_conf_t *amcf, const char *what);
+void ngx_agent_audit_broker_worker(const char *what);
 
 /* Workers that were killed since, should nobody have told of them. */
-void ngx_agent_audit_lost(void);
+void ngx_agent_audit_broker_lost(void);
 
 
 #endif /* NGX_AGENT_AUDIT_H */

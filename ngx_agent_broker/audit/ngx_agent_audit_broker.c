@@ -8,7 +8,7 @@
 
 
 void
-ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
+ngx_agent_audit_broker_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     const char *what)
 {
     ngx_uint_t    i;
@@ -19,7 +19,8 @@ ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     audit_line_word(&line, "action", what);
     audit_line_number(&line, "generation",
                       (int64_t) ngx_agent_zone_generation());
-    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+    audit_line_number(&line, "vault",
+                      (int64_t) ngx_agent_zone_vault_revision());
 
     audit_line_open(&line, "policies");
 
@@ -37,7 +38,7 @@ ngx_agent_audit_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
 
 
 void
-ngx_agent_audit_worker(const char *what)
+ngx_agent_audit_broker_worker(const char *what)
 {
     audit_line_t  line;
 
@@ -56,7 +57,7 @@ ngx_agent_audit_worker(const char *what)
 
 
 void
-ngx_agent_audit_lost(void)
+ngx_agent_audit_broker_lost(void)
 {
     u_char        name[NGX_AGENT_AUDIT_WRITER];
     uint64_t      sequence;
@@ -65,7 +66,7 @@ ngx_agent_audit_lost(void)
     audit_line_t  line;
 
     do {
-        if (ngx_agent_audit_lost_next(name, &sequence, &entry) != NGX_OK) {
+        if (ngx_agent_audit_shared_lost(name, &sequence, &entry) != NGX_OK) {
             return;
         }
 
@@ -79,7 +80,7 @@ ngx_agent_audit_lost(void)
 
         /* what cannot be written now is told by the next sweep */
 
-        ngx_agent_audit_lost_told(entry, rc == NGX_OK);
+        ngx_agent_audit_shared_lost_recorded(entry, rc == NGX_OK);
 
     } while (rc == NGX_OK);
 }

@@ -183,7 +183,8 @@ ngx_agent_audit_fd_close(void)
 
 
 static void
-ngx_agent_audit_fd_message(ngx_agent_audit_message_t *message, uint64_t *generation)
+ngx_agent_audit_fd_message(ngx_agent_audit_message_t *message,
+    uint64_t *generation)
 {
     ngx_memzero(message, sizeof(ngx_agent_audit_message_t));
 

@@ -15,14 +15,14 @@
 #include "audit/ngx_agent_audit_shared.h"
 
 
-static ngx_fd_t ngx_agent_audit_file_open(ngx_str_t *name, int flags,
+static ngx_fd_t ngx_agent_audit_file_descriptor(ngx_str_t *name, int flags,
     struct stat *st, ngx_log_t *log);
-static ngx_uint_t ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size);
-static ngx_uint_t ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b);
-static void ngx_agent_audit_close(void *data);
-static ngx_int_t ngx_agent_audit_hook(ngx_conf_t *cf,
+static ngx_uint_t ngx_agent_audit_file_is_torn(ngx_str_t *name, off_t size);
+static ngx_uint_t ngx_agent_audit_file_is_same(ngx_fd_t a, ngx_fd_t b);
+static void ngx_agent_audit_file_close(void *data);
+static ngx_int_t ngx_agent_audit_file_hook(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
-static void ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log);
+static void ngx_agent_audit_file_reopen(ngx_open_file_t *file, ngx_log_t *log);
 
 
 /* of the life of the master, whatever is reloaded */
@@ -31,7 +31,7 @@ static int  ngx_agent_audit_pipe[2] = { -1, -1 };
 
 
 ngx_int_t
-ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_audit_file_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     int                  flags;
     ngx_fd_t             fd;
@@ -59,7 +59,8 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     made = flags & O_EXCL;
 
-    fd = ngx_agent_audit_file_open(&amcf->audit_file, flags, &st, cf->log);
+    fd = ngx_agent_audit_file_descriptor(&amcf->audit_file, flags, &st,
+                                         cf->log);
 
     if (fd == NGX_INVALID_FILE) {
         return NGX_ERROR;
@@ -75,8 +76,8 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;
     }
 
-    amcf->audit_torn = ngx_agent_audit_ends_torn(&amcf->audit_file,
-                                                 st.st_size);
+    amcf->audit_torn = ngx_agent_audit_file_is_torn(&amcf->audit_file,
+                                                    st.st_size);
 
     cln = ngx_pool_cleanup_add(cf->cycle->pool, 0);
     if (cln == NULL) {
@@ -86,17 +87,17 @@ ngx_agent_audit_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     amcf->audit_fd = fd;
 
-    cln->handler = ngx_agent_audit_close;
+    cln->handler = ngx_agent_audit_file_close;
     cln->data = (void *) (intptr_t) fd;
 
-    return ngx_agent_audit_hook(cf, amcf);
+    return ngx_agent_audit_file_hook(cf, amcf);
 }
 
 
 /* The file's descriptor, and it is one that may be written to. */
 
 static ngx_fd_t
-ngx_agent_audit_file_open(ngx_str_t *name, int flags, struct stat *st,
+ngx_agent_audit_file_descriptor(ngx_str_t *name, int flags, struct stat *st,
     ngx_log_t *log)
 {
     ngx_fd_t  fd;
@@ -151,7 +152,7 @@ failed:
  */
 
 static ngx_uint_t
-ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size)
+ngx_agent_audit_file_is_torn(ngx_str_t *name, off_t size)
 {
     u_char    last;
     ssize_t   n;
@@ -176,7 +177,7 @@ ngx_agent_audit_ends_torn(ngx_str_t *name, off_t size)
 
 
 static ngx_uint_t
-ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b)
+ngx_agent_audit_file_is_same(ngx_fd_t a, ngx_fd_t b)
 {
     struct stat  one, other;
 
@@ -188,7 +189,7 @@ ngx_agent_audit_is_same(ngx_fd_t a, ngx_fd_t b)
 /* A file that is reopened keeps its number: it is the configuration's. */
 
 static void
-ngx_agent_audit_close(void *data)
+ngx_agent_audit_file_close(void *data)
 {
     ngx_fd_t  fd;
 
@@ -211,7 +212,7 @@ ngx_agent_audit_close(void *data)
  */
 
 static ngx_int_t
-ngx_agent_audit_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_audit_file_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     ngx_str_t         name;
     ngx_open_file_t  *file;
@@ -244,7 +245,7 @@ ngx_agent_audit_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_ERROR;
     }
 
-    file->flush = ngx_agent_audit_reopen;
+    file->flush = ngx_agent_audit_file_reopen;
     file->data = amcf;
 
     return NGX_OK;
@@ -252,7 +253,7 @@ ngx_agent_audit_hook(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 
 static void
-ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
+ngx_agent_audit_file_reopen(ngx_open_file_t *file, ngx_log_t *log)
 {
     ngx_err_t                  err;
     ngx_fd_t                   fd;
@@ -274,9 +275,9 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
 
         /* one that has nothing to write lets go of the old file, too */
 
-        ngx_agent_audit_lock();
+        ngx_agent_audit_shared_lock();
         (void) ngx_agent_audit_fd_receive(shared, &err);
-        ngx_agent_audit_unlock();
+        ngx_agent_audit_shared_unlock();
 
         return;
     }
@@ -288,7 +289,7 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
         return;
     }
 
-    fd = ngx_agent_audit_file_open(&amcf->audit_file, O_CREAT, &st, log);
+    fd = ngx_agent_audit_file_descriptor(&amcf->audit_file, O_CREAT, &st, log);
 
     if (fd == NGX_INVALID_FILE) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
@@ -297,15 +298,15 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
         return;
     }
 
-    torn = ngx_agent_audit_ends_torn(&amcf->audit_file, st.st_size);
+    torn = ngx_agent_audit_file_is_torn(&amcf->audit_file, st.st_size);
 
-    ngx_agent_audit_lock();
+    ngx_agent_audit_shared_lock();
 
-    (void) ngx_agent_audit_settle(shared, &err);
+    (void) ngx_agent_audit_shared_settle(shared, &err);
 
     rc = NGX_DECLINED;                      /* it was not moved */
 
-    if (!ngx_agent_audit_is_same(fd, ngx_agent_audit_fd)) {
+    if (!ngx_agent_audit_file_is_same(fd, ngx_agent_audit_fd)) {
 
         rc = ngx_agent_audit_fd_send(shared, fd);
         err = ngx_errno;
@@ -317,11 +318,12 @@ ngx_agent_audit_reopen(ngx_open_file_t *file, ngx_log_t *log)
 
             /* still under the lock: the new file begins with this */
 
-            ngx_agent_audit_config((ngx_cycle_t *) ngx_cycle, amcf, "reopen");
+            ngx_agent_audit_broker_config((ngx_cycle_t *) ngx_cycle, amcf,
+                                          "reopen");
         }
     }
 
-    ngx_agent_audit_unlock();
+    ngx_agent_audit_shared_unlock();
 
     (void) close(fd);
 
@@ -347,14 +349,14 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
 
     (void) signal(SIGXFSZ, SIG_IGN);
 
-    ngx_agent_audit_lock();
+    ngx_agent_audit_shared_lock();
 
     if (shared->generation) {
-        (void) ngx_agent_audit_settle(shared, &err);
+        (void) ngx_agent_audit_shared_settle(shared, &err);
     }
 
     if (shared->generation == 0
-        || !ngx_agent_audit_is_same(amcf->audit_fd, ngx_agent_audit_fd))
+        || !ngx_agent_audit_file_is_same(amcf->audit_fd, ngx_agent_audit_fd))
     {
         if (ngx_agent_audit_fd_send(shared, amcf->audit_fd) != NGX_OK) {
 
@@ -375,12 +377,12 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
 
     ngx_agent_audit_fd = amcf->audit_fd;
 
-    ngx_agent_audit_unlock();
+    ngx_agent_audit_shared_unlock();
 }
 
 
 ngx_uint_t
-ngx_agent_audit_ready(void)
+ngx_agent_audit_file_is_open(void)
 {
     return ngx_agent_audit_fd != NGX_INVALID_FILE;
 }

@@ -18,13 +18,13 @@
 #define NGX_AGENT_AUDIT_ZONE    (2 * sizeof(ngx_agent_audit_shared_t))
 
 
-static ngx_int_t ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone,
+static ngx_int_t ngx_agent_audit_shared_init(ngx_shm_zone_t *shm_zone,
     void *data);
-static ngx_uint_t ngx_agent_audit_note(ngx_agent_audit_shared_t *shared,
+static ngx_uint_t ngx_agent_audit_shared_note(ngx_agent_audit_shared_t *shared,
     size_t n);
-static ngx_uint_t ngx_agent_audit_entry(ngx_agent_audit_shared_t *shared,
+static ngx_uint_t ngx_agent_audit_shared_entry(ngx_agent_audit_shared_t *shared,
     u_char *name);
-static ngx_uint_t ngx_agent_audit_is_gone(ngx_pid_t pid);
+static ngx_uint_t ngx_agent_audit_shared_is_gone(ngx_pid_t pid);
 
 
 ngx_slab_pool_t   *ngx_agent_audit_pool;
@@ -37,7 +37,7 @@ static ngx_uint_t  ngx_agent_audit_entry_of;
 
 
 ngx_int_t
-ngx_agent_audit_zone_add(ngx_conf_t *cf)
+ngx_agent_audit_shared_add(ngx_conf_t *cf)
 {
     ngx_str_t               name;
     ngx_shm_zone_t         *zone;
@@ -51,7 +51,7 @@ ngx_agent_audit_zone_add(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    zone->init = ngx_agent_audit_zone_init;
+    zone->init = ngx_agent_audit_shared_init;
     zone->data = zone;
 
     amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
@@ -62,7 +62,7 @@ ngx_agent_audit_zone_add(ngx_conf_t *cf)
 
 
 static ngx_int_t
-ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_agent_audit_shared_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     ngx_slab_pool_t  *pool;
 
@@ -77,7 +77,7 @@ ngx_agent_audit_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
 
 void
-ngx_agent_audit_serve(void)
+ngx_agent_audit_shared_serve(void)
 {
     ngx_agent_audit_serving = 1;
     ngx_agent_audit_fd_close();
@@ -85,7 +85,7 @@ ngx_agent_audit_serve(void)
 
 
 ngx_uint_t
-ngx_agent_audit_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
+ngx_agent_audit_shared_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
 {
     u_char                     newline;
     size_t                     len;
@@ -103,10 +103,10 @@ ngx_agent_audit_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
     shared = ngx_agent_audit_pool->data;
     whole = 0;
 
-    ngx_agent_audit_lock();
+    ngx_agent_audit_shared_lock();
 
     if (ngx_agent_audit_fd_receive(shared, err) != NGX_OK
-        || ngx_agent_audit_settle(shared, err) != NGX_OK)
+        || ngx_agent_audit_shared_settle(shared, err) != NGX_OK)
     {
         goto done;
     }
@@ -123,7 +123,7 @@ ngx_agent_audit_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
         shared->torn = 0;
     }
 
-    shared->writer = ngx_agent_audit_entry(shared, batch->writer);
+    shared->writer = ngx_agent_audit_shared_entry(shared, batch->writer);
     shared->is_end = batch->is_end;
     shared->start = shared->size;
     shared->sequence = batch->sequence;
@@ -147,11 +147,11 @@ ngx_agent_audit_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
         *err = NGX_ENOSPC;
     }
 
-    whole = ngx_agent_audit_note(shared, n);
+    whole = ngx_agent_audit_shared_note(shared, n);
 
 done:
 
-    ngx_agent_audit_unlock();
+    ngx_agent_audit_shared_unlock();
 
     return whole;
 }
@@ -164,7 +164,7 @@ done:
  */
 
 void
-ngx_agent_audit_lock(void)
+ngx_agent_audit_shared_lock(void)
 {
     siginfo_t     info;
     ngx_pid_t     holder;
@@ -200,7 +200,7 @@ ngx_agent_audit_lock(void)
 
 
 void
-ngx_agent_audit_unlock(void)
+ngx_agent_audit_shared_unlock(void)
 {
     if (--ngx_agent_audit_locked == 0) {
         ngx_shmtx_unlock(&ngx_agent_audit_pool->mutex);
@@ -209,7 +209,7 @@ ngx_agent_audit_unlock(void)
 
 
 ngx_int_t
-ngx_agent_audit_settle(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
+ngx_agent_audit_shared_settle(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
 {
     struct stat  st;
 
@@ -219,8 +219,9 @@ ngx_agent_audit_settle(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
     }
 
     if (shared->writing) {
-        (void) ngx_agent_audit_note(shared, st.st_size > shared->start
-                                            ? st.st_size - shared->start : 0);
+        (void) ngx_agent_audit_shared_note(shared,
+                                           st.st_size > shared->start
+                                           ? st.st_size - shared->start : 0);
     }
 
     if (st.st_size < shared->size) {
@@ -243,7 +244,7 @@ ngx_agent_audit_settle(ngx_agent_audit_shared_t *shared, ngx_err_t *err)
  */
 
 static ngx_uint_t
-ngx_agent_audit_note(ngx_agent_audit_shared_t *shared, size_t n)
+ngx_agent_audit_shared_note(ngx_agent_audit_shared_t *shared, size_t n)
 {
     ngx_uint_t                 whole;
     ngx_agent_audit_writer_t  *writer;
@@ -278,7 +279,7 @@ ngx_agent_audit_note(ngx_agent_audit_shared_t *shared, size_t n)
 /* This worker's entry: made with its first line, gone with its last. */
 
 static ngx_uint_t
-ngx_agent_audit_entry(ngx_agent_audit_shared_t *shared, u_char *name)
+ngx_agent_audit_shared_entry(ngx_agent_audit_shared_t *shared, u_char *name)
 {
     ngx_uint_t                 i;
     ngx_agent_audit_writer_t  *writer;
@@ -318,7 +319,7 @@ ngx_agent_audit_entry(ngx_agent_audit_shared_t *shared, u_char *name)
 
 
 ngx_int_t
-ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
+ngx_agent_audit_shared_lost(u_char name[NGX_AGENT_AUDIT_WRITER],
     uint64_t *sequence, ngx_uint_t *entry)
 {
     ngx_err_t                  err;
@@ -330,10 +331,10 @@ ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
     rc = NGX_DECLINED;
     shared = ngx_agent_audit_pool->data;
 
-    ngx_agent_audit_lock();
+    ngx_agent_audit_shared_lock();
 
     if (ngx_agent_audit_fd_receive(shared, &err) != NGX_OK
-        || ngx_agent_audit_settle(shared, &err) != NGX_OK)
+        || ngx_agent_audit_shared_settle(shared, &err) != NGX_OK)
     {
         goto done;
     }
@@ -349,8 +350,9 @@ ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
             continue;
         }
 
-        if (!ngx_agent_audit_is_gone(writer->pid)
-            || (writer->teller && !ngx_agent_audit_is_gone(writer->teller)))
+        if (!ngx_agent_audit_shared_is_gone(writer->pid)
+            || (writer->teller
+                && !ngx_agent_audit_shared_is_gone(writer->teller)))
         {
             continue;
         }
@@ -367,14 +369,14 @@ ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
 
 done:
 
-    ngx_agent_audit_unlock();
+    ngx_agent_audit_shared_unlock();
 
     return rc;
 }
 
 
 static ngx_uint_t
-ngx_agent_audit_is_gone(ngx_pid_t pid)
+ngx_agent_audit_shared_is_gone(ngx_pid_t pid)
 {
     /* this process may have the number of one that was killed */
 
@@ -383,13 +385,13 @@ ngx_agent_audit_is_gone(ngx_pid_t pid)
 
 
 void
-ngx_agent_audit_lost_told(ngx_uint_t entry, ngx_uint_t is_written)
+ngx_agent_audit_shared_lost_recorded(ngx_uint_t entry, ngx_uint_t is_written)
 {
     ngx_agent_audit_shared_t  *shared;
 
     shared = ngx_agent_audit_pool->data;
 
-    ngx_agent_audit_lock();
+    ngx_agent_audit_shared_lock();
 
     if (is_written) {
         shared->writers[entry].pid = 0;
@@ -397,12 +399,12 @@ ngx_agent_audit_lost_told(ngx_uint_t entry, ngx_uint_t is_written)
 
     shared->writers[entry].teller = 0;
 
-    ngx_agent_audit_unlock();
+    ngx_agent_audit_shared_unlock();
 }
 
 
 off_t
-ngx_agent_audit_cut_off(void)
+ngx_agent_audit_shared_bytes_cut(void)
 {
     off_t  cut;
 

@@ -81,31 +81,32 @@ extern ngx_fd_t  ngx_agent_audit_fd;
 /* ngx_agent_audit_shared.c */
 
 /* Who has the lock may take it again, and append. */
-void ngx_agent_audit_lock(void);
-void ngx_agent_audit_unlock(void);
+void ngx_agent_audit_shared_lock(void);
+void ngx_agent_audit_shared_unlock(void);
 
 /*
  * The file as it is now: what a writer that was killed has left of its write,
  * and whether somebody has cut the file.  Under the lock.
  */
-ngx_int_t ngx_agent_audit_settle(ngx_agent_audit_shared_t *shared,
+ngx_int_t ngx_agent_audit_shared_settle(ngx_agent_audit_shared_t *shared,
     ngx_err_t *err);
 
 /* How many of the lines are in the file now; why not all of them in *err. */
-ngx_uint_t ngx_agent_audit_append(ngx_agent_audit_batch_t *batch,
+ngx_uint_t ngx_agent_audit_shared_append(ngx_agent_audit_batch_t *batch,
     ngx_err_t *err);
 
 /* How many bytes somebody has cut off the file, told once. */
-off_t ngx_agent_audit_cut_off(void);
+off_t ngx_agent_audit_shared_bytes_cut(void);
 
 /*
  * A worker that was killed: NGX_OK with its name and the number of its last
  * line, and nobody else gets it until it was told of; NGX_DECLINED when there
  * is none.
  */
-ngx_int_t ngx_agent_audit_lost_next(u_char name[NGX_AGENT_AUDIT_WRITER],
+ngx_int_t ngx_agent_audit_shared_lost(u_char name[NGX_AGENT_AUDIT_WRITER],
     uint64_t *sequence, ngx_uint_t *entry);
-void ngx_agent_audit_lost_told(ngx_uint_t entry, ngx_uint_t is_written);
+void ngx_agent_audit_shared_lost_recorded(ngx_uint_t entry,
+    ngx_uint_t is_written);
 
 extern ngx_slab_pool_t  *ngx_agent_audit_pool;
 

@@ -10,14 +10,15 @@
 #define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
 
 
-static void ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text);
-static const char *ngx_agent_failure(ngx_http_request_t *r);
-static void ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request,
+static void ngx_agent_events_request_line(ngx_http_request_t *r,
+    ngx_str_t *text);
+static const char *ngx_agent_events_failure(ngx_http_request_t *r);
+static void ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
 
 ngx_int_t
-ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
+ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 {
     target_t      *t;
     const char    *reason;
@@ -54,7 +55,8 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     audit_line_word(&line, "credential",
                     ctx->reason == NGX_AGENT_REASON_RULE && ctx->rule
                     ? ctx->rule->credential : NULL);
-    audit_line_number(&line, "vault", (int64_t) ngx_agent_vault_revision());
+    audit_line_number(&line, "vault",
+                      (int64_t) ngx_agent_zone_vault_revision());
     audit_line_own(&line, "request", (char *) ctx->request,
                    sizeof(ctx->request));
 
@@ -62,7 +64,7 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
         || ctx->reason == NGX_AGENT_REASON_MISMATCH)
     {
         /* there is no one target: both names are recorded as they came */
-        ngx_agent_audit_raw(&line, &ctx->line, &ctx->host);
+        ngx_agent_events_raw(&line, &ctx->line, &ctx->host);
     }
 
     if (ctx->state == NGX_AGENT_RECORDING) {
@@ -77,7 +79,7 @@ ngx_agent_audit_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 /* A CONNECT that was answered: the requests in it have lines of their own. */
 
 ngx_int_t
-ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
+ngx_agent_events_connect(ngx_agent_ctx_t *ctx)
 {
     authority_t   *a;
     audit_line_t   line;
@@ -100,7 +102,7 @@ ngx_agent_audit_connect(ngx_agent_ctx_t *ctx)
 
 
 void
-ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
+ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
 {
     audit_line_t   line;
 
@@ -135,16 +137,17 @@ ngx_agent_audit_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
  */
 
 ngx_int_t
-ngx_agent_log(ngx_http_request_t *r)
+ngx_agent_events_log(ngx_http_request_t *r)
 {
     ngx_str_t                   text, host;
     audit_line_t                line;
     ngx_agent_ctx_t            *ctx;
     ngx_agent_task_t           *task;
+    ngx_agent_door_e            kind;
     ngx_agent_slot_view_t       view;
     ngx_http_upstream_state_t  *state;
 
-    task = ngx_agent_connection_task(r->connection);
+    task = ngx_agent_task_of(r->connection);
 
     if (task == NULL || r != r->main) {
         return NGX_OK;
@@ -170,7 +173,7 @@ ngx_agent_log(ngx_http_request_t *r)
                         ctx->address.len, 64);
 
         if (ctx->failure == NULL) {
-            ctx->failure = ngx_agent_failure(r);
+            ctx->failure = ngx_agent_events_failure(r);
         }
 
         if (ctx->failure) {
@@ -189,8 +192,8 @@ ngx_agent_log(ngx_http_request_t *r)
         }
 
         if (state) {
-            ngx_agent_slot_bytes(task->id, state->bytes_sent,
-                                 state->bytes_received);
+            ngx_agent_usage_bytes(task->id, state->bytes_sent,
+                                  state->bytes_received);
         }
 
         audit_line_number(&line, "bytes_up",
@@ -206,8 +209,8 @@ ngx_agent_log(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_slot_deny(task->id);
+    if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_usage_deny(task->id);
         return NGX_OK;
     }
 
@@ -217,23 +220,24 @@ ngx_agent_log(ngx_http_request_t *r)
     ngx_agent_audit_begin(&line, "door_error", task->id, task->policy,
                           view.policy_hash, task->uid);
 
-    audit_line_word(&line, "door", ngx_agent_door_name(
-                           ngx_agent_connection(r->connection)->door->kind));
+    kind = ngx_agent_task_connection(r->connection)->door->kind;
+
+    audit_line_word(&line, "door", ngx_agent_task_door_name(kind));
     audit_line_word(&line, "reason",
-                    ngx_agent_reason(ngx_agent_page_reason(r))->word);
+                    ngx_agent_reason(ngx_agent_events_reason(r))->word);
     audit_line_number(&line, "status", (int64_t) r->headers_out.status);
 
-    ngx_agent_door_line(r, &text);
+    ngx_agent_events_request_line(r, &text);
     ngx_str_null(&host);
 
     if (r->headers_in.host) {
         host = r->headers_in.host->value;
     }
 
-    ngx_agent_audit_raw(&line, &text, &host);
+    ngx_agent_events_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
-    ngx_agent_slot_deny(task->id);
+    ngx_agent_usage_deny(task->id);
 
     return NGX_OK;
 }
@@ -242,7 +246,7 @@ ngx_agent_log(ngx_http_request_t *r)
 /* What core made of it: nothing else tells why the request ended here. */
 
 ngx_agent_reason_e
-ngx_agent_page_reason(ngx_http_request_t *r)
+ngx_agent_events_reason(ngx_http_request_t *r)
 {
     ngx_uint_t        i;
     ngx_agent_ctx_t  *ctx;
@@ -287,7 +291,7 @@ ngx_agent_page_reason(ngx_http_request_t *r)
 /* What nobody has told: why an answer that had begun has no end. */
 
 static const char *
-ngx_agent_failure(ngx_http_request_t *r)
+ngx_agent_events_failure(ngx_http_request_t *r)
 {
     ngx_connection_t     *c;
     ngx_http_upstream_t  *u;
@@ -319,7 +323,7 @@ ngx_agent_failure(ngx_http_request_t *r)
 /* The request line, or what arrived of it. */
 
 static void
-ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text)
+ngx_agent_events_request_line(ngx_http_request_t *r, ngx_str_t *text)
 {
     u_char     *p, *end;
     ngx_buf_t  *b;
@@ -355,7 +359,7 @@ ngx_agent_door_line(ngx_http_request_t *r, ngx_str_t *text)
  */
 
 static void
-ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
+ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
 {
     u_char      *start, *p, *last, *end, *at, text[NGX_AGENT_RAW_MAX];
     size_t       head, tail;
@@ -435,7 +439,7 @@ ngx_agent_audit_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
 
 
 void
-ngx_agent_audit_task_end(const u_char *id, ngx_agent_slot_view_t *view,
+ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed)
 {
     json_t        *usage, *value;

@@ -82,20 +82,20 @@ ngx_int_t ngx_agent_random(u_char *dst, size_t n);
 /* ngx_agent_words.c */
 
 /* NGX_ERROR, and said so, where a word holds a NUL byte. */
-ngx_int_t ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd);
+ngx_int_t ngx_agent_words_check(ngx_conf_t *cf, ngx_command_t *cmd);
 
 
 /* ngx_agent_paths.c */
 
 /* NGX_ERROR, and said so, where others could replace what is there. */
-ngx_int_t ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive,
+ngx_int_t ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive,
     ngx_str_t *path);
 
 /* The path without links as far as it is there; to be freed.  Or NULL. */
-char *ngx_agent_real(const char *name);
+char *ngx_agent_paths_real_path(const char *name);
 
 /* Is the path the directory, or below it?  Both without links. */
-ngx_uint_t ngx_agent_holds(const char *dir, const char *path);
+ngx_uint_t ngx_agent_paths_is_beneath(const char *dir, const char *path);
 
 
 #endif /* NGX_AGENT_BASE_H */

@@ -7,11 +7,11 @@
 #include "base/ngx_agent_base.h"
 
 
-static void ngx_agent_cut(char *path);
-static ngx_int_t ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive,
+static void ngx_agent_paths_cut(char *path);
+static ngx_int_t ngx_agent_paths_check_one(ngx_conf_t *cf, ngx_str_t *directive,
     ngx_str_t *path, const char *at, ngx_uint_t above);
-static ngx_int_t ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
-    ngx_str_t *path, const char *at, struct stat *st);
+static ngx_int_t ngx_agent_paths_check_owner(ngx_conf_t *cf,
+    ngx_str_t *directive, ngx_str_t *path, const char *at, struct stat *st);
 
 
 /*
@@ -27,7 +27,7 @@ static ngx_int_t ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
  */
 
 ngx_int_t
-ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
+ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
 {
     int           n;
     char          at[PATH_MAX], left[PATH_MAX], link[PATH_MAX], *name, *next;
@@ -53,8 +53,9 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
             return NGX_OK;
         }
 
-        shared = ngx_agent_check_one(cf, directive, path, at[0] ? at : "/",
-                                     strspn(next, "/") != strlen(next));
+        shared = ngx_agent_paths_check_one(cf, directive, path,
+                                           at[0] ? at : "/",
+                                           strspn(next, "/") != strlen(next));
         if (shared == NGX_ERROR) {
             return NGX_ERROR;
         }
@@ -64,7 +65,7 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
         }
 
         if (n == 2 && name[0] == '.' && name[1] == '.') {
-            ngx_agent_cut(at);
+            ngx_agent_paths_cut(at);
             continue;
         }
 
@@ -79,7 +80,7 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
         }
 
         if (S_ISREG(st.st_mode)) {
-            return ngx_agent_check_one(cf, directive, path, at, 0)
+            return ngx_agent_paths_check_one(cf, directive, path, at, 0)
                    == NGX_ERROR ? NGX_ERROR : NGX_OK;
         }
 
@@ -88,7 +89,8 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
         }
 
         if (shared == NGX_BUSY
-            && ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK)
+            && ngx_agent_paths_check_owner(cf, directive, path, at, &st)
+               != NGX_OK)
         {
             return NGX_ERROR;
         }
@@ -107,7 +109,7 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
             at[0] = '\0';
 
         } else {
-            ngx_agent_cut(at);
+            ngx_agent_paths_cut(at);
         }
     }
 }
@@ -116,7 +118,7 @@ ngx_agent_check_path(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
 /* Takes off the last name. */
 
 static void
-ngx_agent_cut(char *path)
+ngx_agent_paths_cut(char *path)
 {
     char  *slash;
 
@@ -131,7 +133,7 @@ ngx_agent_cut(char *path)
 /* NGX_BUSY where others may write, and the sticky bit is set. */
 
 static ngx_int_t
-ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
+ngx_agent_paths_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
     const char *at, ngx_uint_t above)
 {
     char          mode[8];
@@ -143,7 +145,7 @@ ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
         return NGX_OK;                      /* who opens it finds out */
     }
 
-    if (ngx_agent_check_owner(cf, directive, path, at, &st) != NGX_OK) {
+    if (ngx_agent_paths_check_owner(cf, directive, path, at, &st) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -172,8 +174,8 @@ ngx_agent_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
 
 
 static ngx_int_t
-ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
-    const char *at, struct stat *st)
+ngx_agent_paths_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
+    ngx_str_t *path, const char *at, struct stat *st)
 {
     if (st->st_uid == 0 || st->st_uid == geteuid()) {
         return NGX_OK;
@@ -191,7 +193,7 @@ ngx_agent_check_owner(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
 /* Without links as far as it is there; to be freed. */
 
 char *
-ngx_agent_real(const char *name)
+ngx_agent_paths_real_path(const char *name)
 {
     char        *real, *text, dir[PATH_MAX];
     size_t       len;
@@ -211,7 +213,7 @@ ngx_agent_real(const char *name)
     (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
                        ngx_min((size_t) (last - name) + 1, sizeof(dir)));
 
-    real = ngx_agent_real(dir);
+    real = ngx_agent_paths_real_path(dir);
     if (real == NULL) {
         return NULL;
     }
@@ -230,7 +232,7 @@ ngx_agent_real(const char *name)
 
 
 ngx_uint_t
-ngx_agent_holds(const char *dir, const char *path)
+ngx_agent_paths_is_beneath(const char *dir, const char *path)
 {
     size_t  len;
 

@@ -12,7 +12,7 @@
  */
 
 ngx_int_t
-ngx_agent_conf_words(ngx_conf_t *cf, ngx_command_t *cmd)
+ngx_agent_words_check(ngx_conf_t *cf, ngx_command_t *cmd)
 {
     ngx_str_t   *value;
     ngx_uint_t   i;

@@ -20,7 +20,7 @@ static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
 static ngx_uint_t ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf);
-static char *ngx_agent_system_file(const char *path, size_t *len);
+static char *ngx_agent_check_system_file(const char *path, size_t *len);
 
 
 extern ngx_module_t  ngx_http_proxy_module;
@@ -144,8 +144,8 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
         /* what is not there yet is where it will be made */
 
-        own = mine[i].path->len ? ngx_agent_real((char *) mine[i].path->data)
-                                : NULL;
+        own = mine[i].path->len
+              ? ngx_agent_paths_real_path((char *) mine[i].path->data) : NULL;
         if (own == NULL) {
             continue;
         }
@@ -154,12 +154,12 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             policy = amcf->set->policies[p];
 
             for (r = 0; r < policy->readable_count && rc == NGX_OK; r++) {
-                path = ngx_agent_real(policy->readable[r]);
+                path = ngx_agent_paths_real_path(policy->readable[r]);
 
                 /* an audit that was moved away is beside it: "FILE.1" */
 
-                if (path && (ngx_agent_holds(path, own)
-                             || ngx_agent_holds(own, path)
+                if (path && (ngx_agent_paths_is_beneath(path, own)
+                             || ngx_agent_paths_is_beneath(own, path)
                              || (mine[i].path == &amcf->audit_file
                                  && ngx_strncmp(path, own, ngx_strlen(own))
                                     == 0)))
@@ -210,7 +210,7 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             continue;
         }
 
-        if (ngx_agent_control_stale(cf, amcf, ascf) != NGX_OK) {
+        if (ngx_agent_listen_check(cf, amcf, ascf) != NGX_OK) {
             return NGX_ERROR;
         }
 
@@ -455,21 +455,21 @@ ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
  */
 
 ngx_int_t
-ngx_agent_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_check_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     char        *text;
     size_t       len, i, n;
     address_t    servers[3];
     ngx_str_t    names[3];
 
-    text = ngx_agent_system_file("/etc/hosts", &len);
+    text = ngx_agent_check_system_file("/etc/hosts", &len);
 
     if (text) {
         amcf->hosts = system_hosts_parse(text, len);
         free(text);
     }
 
-    text = ngx_agent_system_file("/etc/resolv.conf", &len);
+    text = ngx_agent_check_system_file("/etc/resolv.conf", &len);
 
     if (text == NULL) {
         return NGX_OK;
@@ -509,7 +509,7 @@ ngx_agent_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 
 static char *
-ngx_agent_system_file(const char *path, size_t *len)
+ngx_agent_check_system_file(const char *path, size_t *len)
 {
     char      *text;
     ssize_t    n;

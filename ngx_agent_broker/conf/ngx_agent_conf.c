@@ -31,20 +31,23 @@
 #define NGX_AGENT_SEEN_SWITCHES   8     /* and a bit for each */
 
 
-static char *ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-static ngx_int_t ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
-    const void *what);
-static void ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
-    const void *first, const char *directive, const char *err);
-static char *ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-static ngx_int_t ngx_agent_bound(ngx_conf_t *cf, ngx_command_t *cmd,
+static char *ngx_agent_conf_host_begin(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static ngx_int_t ngx_agent_conf_place(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, const void *what);
+static void ngx_agent_conf_duplicate(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, const void *first, const char *directive,
+    const char *err);
+static char *ngx_agent_conf_host_end(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static ngx_int_t ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, bound_id_t id, policy_t *policy);
-static ngx_uint_t ngx_agent_seen(ngx_uint_t *mask, ngx_uint_t bit);
+static ngx_uint_t ngx_agent_conf_is_seen(ngx_uint_t *mask, ngx_uint_t bit);
 static char *ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file);
 
 
 char *
-ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
@@ -53,7 +56,7 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_uint_t      i;
     ngx_conf_t      save;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -66,13 +69,13 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     amcf->policy = policy_set_add(amcf->set, (char *) value[1].data, err);
 
     if (amcf->policy == NULL) {
-        ngx_agent_twice(cf, amcf,
+        ngx_agent_conf_duplicate(cf, amcf,
                         policy_set_find(amcf->set, (char *) value[1].data),
                         "invalid \"agent_policy\"", err);
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_agent_place(cf, amcf, amcf->policy) != NGX_OK) {
+    if (ngx_agent_conf_place(cf, amcf, amcf->policy) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -82,7 +85,7 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     save = *cf;
     cf->cmd_type = NGX_AGENT_POLICY_CONF;
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     rv = ngx_conf_parse(cf, NULL);
 
@@ -142,18 +145,18 @@ ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
-ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_agent_main_conf_t *amcf = conf;
 
     char        *rv;
     ngx_conf_t   save;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    rv = ngx_agent_host(cf, amcf);
+    rv = ngx_agent_conf_host_begin(cf, amcf);
     if (rv != NGX_CONF_OK) {
         return rv;
     }
@@ -171,12 +174,12 @@ ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    return ngx_agent_host_end(cf, amcf);
+    return ngx_agent_conf_host_end(cf, amcf);
 }
 
 
 static char *
-ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_conf_host_begin(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     char        err[POLICY_ERROR_MAX];
     ngx_str_t  *value;
@@ -186,20 +189,20 @@ ngx_agent_host(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     amcf->rule = policy_add_rule(amcf->policy, (char *) value[1].data, err);
 
     if (amcf->rule == NULL) {
-        ngx_agent_twice(cf, amcf, amcf->policy->earlier,
-                        "invalid value in \"host\" directive", err);
+        ngx_agent_conf_duplicate(cf, amcf, amcf->policy->earlier,
+                                 "invalid value in \"host\" directive", err);
         return NGX_CONF_ERROR;
     }
 
     amcf->rule_seen = 0;
 
-    return ngx_agent_place(cf, amcf, amcf->rule) == NGX_OK ? NGX_CONF_OK
+    return ngx_agent_conf_place(cf, amcf, amcf->rule) == NGX_OK ? NGX_CONF_OK
                                                            : NGX_CONF_ERROR;
 }
 
 
 static ngx_int_t
-ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+ngx_agent_conf_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     const void *what)
 {
     ngx_agent_place_t  *place;
@@ -220,7 +223,7 @@ ngx_agent_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 /* Says err; and where the first one is, if it is because of one. */
 
 static void
-ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+ngx_agent_conf_duplicate(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     const void *first, const char *directive, const char *err)
 {
     ngx_uint_t          i;
@@ -243,7 +246,7 @@ ngx_agent_twice(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 
 
 static char *
-ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_conf_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     char  err[POLICY_ERROR_MAX];
 
@@ -254,7 +257,7 @@ ngx_agent_host_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     amcf->rule = NULL;
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -268,13 +271,13 @@ ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t   *value;
     const char  *err;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->policy_seen, cmd->offset)) {
+    if (ngx_agent_conf_is_seen(&amcf->policy_seen, cmd->offset)) {
         return "is duplicate";
     }
 
@@ -288,7 +291,7 @@ ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -309,7 +312,7 @@ ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_uint_t   network;
     const char  *only, *never, *instead;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -322,8 +325,9 @@ ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                       : "put the token into the vault and name it with "
                         "\"bearer\" in the host that needs it";
 
-    if (ngx_agent_seen(&amcf->policy_seen,
-                       network ? NGX_AGENT_SEEN_DENY : NGX_AGENT_SEEN_FIXED))
+    if (ngx_agent_conf_is_seen(&amcf->policy_seen,
+                               network ? NGX_AGENT_SEEN_DENY
+                                       : NGX_AGENT_SEEN_FIXED))
     {
         return "is duplicate";
     }
@@ -342,7 +346,7 @@ ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -355,13 +359,13 @@ ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->policy_seen, NGX_AGENT_SEEN_ISOLATION)) {
+    if (ngx_agent_conf_is_seen(&amcf->policy_seen, NGX_AGENT_SEEN_ISOLATION)) {
         return "is duplicate";
     }
 
@@ -372,7 +376,7 @@ ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -387,7 +391,7 @@ ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     uint64_t    bytes;
     ngx_str_t  *value;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -409,7 +413,7 @@ ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -427,7 +431,7 @@ ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t   *value;
     ngx_uint_t   i;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -469,7 +473,7 @@ ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (cf->cmd_type == NGX_AGENT_POLICY_CONF) {
-        ngx_agent_host_peek(cf);
+        ngx_agent_host_block_peek(cf);
     }
 
     return NGX_CONF_OK;
@@ -484,15 +488,15 @@ ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char       *pem;
     ngx_str_t  *value;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
 
-    if (amcf->rule ? ngx_agent_seen(&amcf->rule_seen, NGX_AGENT_SEEN_CA)
-                   : ngx_agent_seen(&amcf->policy_seen,
-                                    NGX_AGENT_SEEN_TRUSTED))
+    if (amcf->rule ? ngx_agent_conf_is_seen(&amcf->rule_seen, NGX_AGENT_SEEN_CA)
+                   : ngx_agent_conf_is_seen(&amcf->policy_seen,
+                                            NGX_AGENT_SEEN_TRUSTED))
     {
         return "is duplicate";
     }
@@ -509,7 +513,7 @@ ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     amcf->policy_pem = pem;
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -538,7 +542,7 @@ ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
         return NULL;
     }
 
-    if (ngx_agent_check_path(cf, &directive, &name) != NGX_OK) {
+    if (ngx_agent_paths_check(cf, &directive, &name) != NGX_OK) {
         return NULL;
     }
 
@@ -612,13 +616,13 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t                 *value;
     ngx_agent_credential_use_t  *use;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->rule_seen, NGX_AGENT_SEEN_CREDENTIAL)) {
+    if (ngx_agent_conf_is_seen(&amcf->rule_seen, NGX_AGENT_SEEN_CREDENTIAL)) {
         return "is duplicate: a host has one credential";
     }
 
@@ -654,13 +658,13 @@ ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_agent_seen(&amcf->rule_seen,
-                       NGX_AGENT_SEEN_SWITCHES + cmd->offset
-                       - offsetof(policy_rule_t, plaintext)))
+    if (ngx_agent_conf_is_seen(&amcf->rule_seen,
+                               NGX_AGENT_SEEN_SWITCHES + cmd->offset
+                               - offsetof(policy_rule_t, plaintext)))
     {
         return "is duplicate";
     }
@@ -694,19 +698,19 @@ ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->policy_seen,
-                       NGX_AGENT_SEEN_BOUNDS + cmd->offset))
+    if (ngx_agent_conf_is_seen(&amcf->policy_seen,
+                               NGX_AGENT_SEEN_BOUNDS + cmd->offset))
     {
         return "is duplicate";
     }
 
-    if (ngx_agent_bound(cf, cmd, &value[1], cmd->offset, amcf->policy)
+    if (ngx_agent_conf_set_bound(cf, cmd, &value[1], cmd->offset, amcf->policy)
         != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
@@ -723,29 +727,30 @@ ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->policy_seen,
-                       NGX_AGENT_SEEN_BOUNDS + BOUND_AUDIT_LINES))
+    if (ngx_agent_conf_is_seen(&amcf->policy_seen,
+                               NGX_AGENT_SEEN_BOUNDS + BOUND_AUDIT_LINES))
     {
         return "is duplicate";
     }
 
-    if (ngx_agent_bound(cf, cmd, &value[1], BOUND_AUDIT_LINES, amcf->policy)
+    if (ngx_agent_conf_set_bound(cf, cmd, &value[1], BOUND_AUDIT_LINES,
+                                 amcf->policy)
         != NGX_OK
-        || ngx_agent_bound(cf, cmd, &value[2], BOUND_AUDIT_BYTES,
-                           amcf->policy)
+        || ngx_agent_conf_set_bound(cf, cmd, &value[2], BOUND_AUDIT_BYTES,
+                                    amcf->policy)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_agent_host_peek(cf);
+    ngx_agent_host_block_peek(cf);
 
     return NGX_CONF_OK;
 }
 
 
 static ngx_int_t
-ngx_agent_bound(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
+ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
     bound_id_t id, policy_t *policy)
 {
     const bound_t  *bound;
@@ -774,13 +779,13 @@ ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     char        err[POLICY_ERROR_MAX];
     ngx_str_t  *value;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
 
-    if (ngx_agent_seen(&amcf->rule_seen, NGX_AGENT_SEEN_HINT)) {
+    if (ngx_agent_conf_is_seen(&amcf->rule_seen, NGX_AGENT_SEEN_HINT)) {
         return "is duplicate";
     }
 
@@ -795,7 +800,7 @@ ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static ngx_uint_t
-ngx_agent_seen(ngx_uint_t *mask, ngx_uint_t bit)
+ngx_agent_conf_is_seen(ngx_uint_t *mask, ngx_uint_t bit)
 {
     if (*mask & ((ngx_uint_t) 1 << bit)) {
         return 1;

@@ -40,8 +40,8 @@ typedef struct {
 
 /* ngx_agent_conf.c */
 
-char *ngx_agent_policy_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 
 char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -61,7 +61,7 @@ char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 /* ngx_agent_host_block.c */
 
 /* Readies the table for the next directive of an agent_policy. */
-void ngx_agent_host_peek(ngx_conf_t *cf);
+void ngx_agent_host_block_peek(ngx_conf_t *cf);
 
 
 /* ngx_agent_check.c */
@@ -76,7 +76,7 @@ ngx_int_t ngx_agent_check_credentials(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_servers(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_system_names(ngx_conf_t *cf,
+ngx_int_t ngx_agent_check_system_names(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 
 

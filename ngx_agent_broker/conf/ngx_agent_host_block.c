@@ -27,9 +27,9 @@ typedef struct {
 } ngx_agent_peek_t;
 
 
-static void ngx_agent_peek_entries(void);
-static int ngx_agent_peek_word(ngx_agent_peek_t *peek);
-static int ngx_agent_peek_char(ngx_agent_peek_t *peek);
+static void ngx_agent_host_block_entries(void);
+static int ngx_agent_host_block_word(ngx_agent_peek_t *peek);
+static int ngx_agent_host_block_char(ngx_agent_peek_t *peek);
 
 
 static ngx_command_t  *ngx_agent_host_entries[2];   /* ";", "{" */
@@ -42,14 +42,14 @@ static ngx_command_t  *ngx_agent_host_entries[2];   /* ";", "{" */
  */
 
 void
-ngx_agent_host_peek(ngx_conf_t *cf)
+ngx_agent_host_block_peek(ngx_conf_t *cf)
 {
     int               end;
     ngx_uint_t        block, i;
     ngx_agent_peek_t  peek;
 
     if (ngx_agent_host_entries[0] == NULL) {
-        ngx_agent_peek_entries();
+        ngx_agent_host_block_entries();
     }
 
     ngx_memzero(&peek, sizeof(ngx_agent_peek_t));
@@ -62,14 +62,14 @@ ngx_agent_host_peek(ngx_conf_t *cf)
 
     block = 1;
 
-    end = ngx_agent_peek_word(&peek);
+    end = ngx_agent_host_block_word(&peek);
 
     if (end == 0 && peek.len == 4 && ngx_memcmp(peek.word, "host", 4) == 0) {
 
         /* its words, of which more than one are refused later */
 
         for (i = 0; i < NGX_AGENT_PEEK_WORDS && end == 0; i++) {
-            end = ngx_agent_peek_word(&peek);
+            end = ngx_agent_host_block_word(&peek);
         }
 
         block = (end != ';');
@@ -83,16 +83,16 @@ ngx_agent_host_peek(ngx_conf_t *cf)
 /* 0: a word was read; else what ended the directive, or -1 with the file. */
 
 static int
-ngx_agent_peek_word(ngx_agent_peek_t *peek)
+ngx_agent_host_block_word(ngx_agent_peek_t *peek)
 {
     int  c, quote, variable;
 
     do {
-        c = ngx_agent_peek_char(peek);
+        c = ngx_agent_host_block_char(peek);
 
         if (c == '#') {
             while (c != LF && c != -1) {
-                c = ngx_agent_peek_char(peek);
+                c = ngx_agent_host_block_char(peek);
             }
         }
 
@@ -107,7 +107,7 @@ ngx_agent_peek_word(ngx_agent_peek_t *peek)
     peek->len = 0;
 
     if (quote) {
-        c = ngx_agent_peek_char(peek);
+        c = ngx_agent_host_block_char(peek);
     }
 
     for ( ;; ) {
@@ -131,16 +131,16 @@ ngx_agent_peek_word(ngx_agent_peek_t *peek)
         }
 
         if (c == '\\') {
-            (void) ngx_agent_peek_char(peek);
+            (void) ngx_agent_host_block_char(peek);
         }
 
-        c = ngx_agent_peek_char(peek);
+        c = ngx_agent_host_block_char(peek);
     }
 }
 
 
 static int
-ngx_agent_peek_char(ngx_agent_peek_t *peek)
+ngx_agent_host_block_char(ngx_agent_peek_t *peek)
 {
     int      c;
     ssize_t  n;
@@ -174,7 +174,7 @@ ngx_agent_peek_char(ngx_agent_peek_t *peek)
 
 
 static void
-ngx_agent_peek_entries(void)
+ngx_agent_host_block_entries(void)
 {
     ngx_command_t  *c;
 

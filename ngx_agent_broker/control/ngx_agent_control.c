@@ -79,7 +79,7 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
     ngx_queue_t           *q;
     ngx_agent_launcher_t  *l;
 
-    ngx_agent_refused_rest();
+    ngx_agent_task_refused_rest();
 
     while (!ngx_queue_empty(&ngx_agent_launchers)) {
 
@@ -87,7 +87,7 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
         l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
 
         if (l->task) {
-            ngx_agent_doors_close(l->task);
+            ngx_agent_task_close_doors(l->task);
         }
 
         switch (l->phase) {
@@ -178,7 +178,7 @@ ngx_agent_control_init(ngx_connection_t *c)
         return;
     }
 
-    if (ngx_agent_slot_netns_used(ngx_agent_netns_cookie(c->fd))) {
+    if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
         ngx_agent_launcher_refuse(l, "not_allowed",
                                  "a launcher does not run inside a box");
         return;
@@ -295,7 +295,7 @@ ngx_agent_control_read(ngx_event_t *rev)
 
             /* a handler may refuse: nothing after that is looked at */
 
-            ngx_agent_control_line(l, start, end - start);
+            ngx_agent_ops_line(l, start, end - start);
 
             start = end + 1;
 
@@ -361,13 +361,13 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
 
     /* what the kernel drops is closed by it in here, by whoever calls */
 
-    ngx_agent_interrupt(1);
+    ngx_agent_given_interrupt(1);
 
     do {
         n = recvmsg(l->connection->fd, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
     } while (n == -1 && ngx_socket_errno == NGX_EINTR);
 
-    ngx_agent_interrupt(0);
+    ngx_agent_given_interrupt(0);
 
     if (n == -1) {
 
@@ -424,7 +424,7 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
     c = l->connection;
 
     if (l->task) {
-        ngx_agent_doors_close(l->task);
+        ngx_agent_task_close_doors(l->task);
         l->task->idle = NULL;
 
         switch (l->phase) {
@@ -457,9 +457,9 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
 
     /* with it goes what was sent with descriptors and not read */
 
-    ngx_agent_interrupt(1);
+    ngx_agent_given_interrupt(1);
     ngx_close_connection(c);
-    ngx_agent_interrupt(0);
+    ngx_agent_given_interrupt(0);
 }
 
 
@@ -468,15 +468,15 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
 static const char *
 ngx_agent_control_lost(ngx_agent_launcher_t *l)
 {
-    ngx_int_t         gone;
-    const policy_t   *policy;
-    ngx_agent_set_t  *set;
+    ngx_int_t              gone;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
 
     if (l->phase != NGX_AGENT_DRAINED) {
         return "launcher_lost";
     }
 
-    set = ngx_agent_set_get(l->connection->log);
+    set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
         return "launcher_lost";
     }
@@ -487,7 +487,7 @@ ngx_agent_control_lost(ngx_agent_launcher_t *l)
             || !policy_allows_launcher(policy, l->peer.uid, l->groups,
                                        l->groups_count, geteuid()));
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 
     return gone ? "policy_gone" : "launcher_lost";
 }
@@ -578,12 +578,12 @@ ngx_agent_control_sweep(ngx_event_t *ev)
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;
 
-    ngx_agent_audit_lost();
-    ngx_agent_refused_rest();
+    ngx_agent_audit_broker_lost();
+    ngx_agent_task_refused_rest();
     ngx_agent_control_end_over(ev);
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
-        ngx_agent_audit_task_end(id, &view, "launcher_lost", NULL);
+        ngx_agent_events_task_end(id, &view, "launcher_lost", NULL);
     }
 
     q = ngx_queue_head(&ngx_agent_launchers);

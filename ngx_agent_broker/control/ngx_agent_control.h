@@ -11,9 +11,9 @@
 
 /* ngx_agent_listen.c */
 
-char *ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+char *ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-ngx_int_t ngx_agent_control_stale(ngx_conf_t *cf,
+ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, ngx_agent_srv_conf_t *ascf);
 
 

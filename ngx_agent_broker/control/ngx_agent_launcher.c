@@ -31,7 +31,7 @@ ngx_agent_launcher_netns(void)
         s = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0);
 
         if (s != (ngx_socket_t) -1) {
-            ngx_agent_netns = ngx_agent_netns_cookie(s);
+            ngx_agent_netns = ngx_agent_given_netns(s);
             (void) close(s);
         }
     }
@@ -63,7 +63,7 @@ ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
 /* NULL: refused. */
 
 const policy_t *
-ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_set_t *set,
+ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_policies_t *set,
     const char *name)
 {
     char             err[POLICY_ERROR_MAX];
@@ -137,10 +137,10 @@ ngx_agent_launcher_refuse(ngx_agent_launcher_t *l, const char *error,
     (void) vsnprintf(message, sizeof(message), fmt, args);
     va_end(args);
 
-    ngx_agent_refused(l, error, message);
+    ngx_agent_task_refused(l, error, message);
 
     if (l->task) {
-        ngx_agent_doors_close(l->task);
+        ngx_agent_task_close_doors(l->task);
         ngx_agent_task_cut(l->task);
         ngx_agent_launcher_end(l, "launcher_refused", NULL);
     }
@@ -168,7 +168,7 @@ ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
     switch (l->phase) {
 
     case NGX_AGENT_SERVING:
-        ngx_agent_doors_close(l->task);
+        ngx_agent_task_close_doors(l->task);
         l->phase = NGX_AGENT_DRAINED;
         ngx_agent_launcher_send(l, json_pack("{s:s}", "event", "drain"));
 
@@ -195,7 +195,7 @@ ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
 {
     l->phase = NGX_AGENT_CLOSING;
 
-    ngx_agent_doors_close(l->task);
+    ngx_agent_task_close_doors(l->task);
     ngx_agent_task_cut(l->task);
 
     if (ngx_queue_empty(&l->task->connections)) {
@@ -253,7 +253,7 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
         return;
     }
 
-    denied = ngx_agent_slot_refusals(l->task->id, &count);
+    denied = ngx_agent_usage_refusals(l->task->id, &count);
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
         ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
@@ -290,7 +290,7 @@ ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
     if (ngx_agent_slot_free(l->task->id, l->task->sequence, &view)
         == NGX_OK)
     {
-        ngx_agent_audit_task_end(l->task->id, &view, reason, request);
+        ngx_agent_events_task_end(l->task->id, &view, reason, request);
     }
 }
 
@@ -320,7 +320,7 @@ ngx_agent_launcher_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
     len = sizeof(int);
 
     if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0) {
-        ngx_agent_close_given(s);
+        ngx_agent_given_close(s);
         return;
     }
 

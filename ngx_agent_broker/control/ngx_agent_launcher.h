@@ -71,16 +71,16 @@ void ngx_agent_control_init(ngx_connection_t *c);
 /* ngx_agent_ops.c */
 
 /* One line of the protocol, without its newline. */
-void ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line,
+void ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line,
     size_t len);
 
 
 /* ngx_agent_open.c */
 
 /* The operations that begin a task, or take it over. */
-void ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request);
-void ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request);
-void ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request);
+void ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request);
+void ngx_agent_open_serve(ngx_agent_launcher_t *l, json_t *request);
+void ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request);
 
 
 /* ngx_agent_launcher.c */
@@ -92,7 +92,7 @@ uint64_t ngx_agent_launcher_netns(void);
 ngx_int_t ngx_agent_launcher_version(ngx_agent_launcher_t *l,
     json_t *request);
 const policy_t *ngx_agent_launcher_policy(ngx_agent_launcher_t *l,
-    ngx_agent_set_t *set, const char *name);
+    ngx_agent_policies_t *set, const char *name);
 
 /* Takes the reply over; it is sent from the event loop. */
 void ngx_agent_launcher_send(ngx_agent_launcher_t *l, json_t *reply);
@@ -129,11 +129,11 @@ ngx_uint_t ngx_agent_launcher_is_parked(uid_t uid);
 /* ngx_agent_task_refused.c */
 
 /* A refusal's line in the audit, or one more that is told later. */
-void ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
+void ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
     const char *message);
 
 /* Tells of those that have no line: each second, and when a worker ends. */
-void ngx_agent_refused_rest(void);
+void ngx_agent_task_refused_rest(void);
 
 
 #endif /* NGX_AGENT_LAUNCHER_H */

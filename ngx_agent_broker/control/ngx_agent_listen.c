@@ -11,14 +11,14 @@
 #define NGX_AGENT_LOCK_LOOK  10
 
 
-static ngx_int_t ngx_agent_control_directory(ngx_conf_t *cf,
+static ngx_int_t ngx_agent_listen_directory(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf);
-static ngx_int_t ngx_agent_control_probe(ngx_conf_t *cf,
+static ngx_int_t ngx_agent_listen_probe(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf);
 
 
 char *
-ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_agent_srv_conf_t *ascf = conf;
 
@@ -28,7 +28,7 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_agent_main_conf_t     *amcf;
     ngx_http_core_srv_conf_t  *cscf;
 
-    if (ngx_agent_conf_words(cf, cmd) != NGX_OK) {
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -65,7 +65,7 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     /* who puts a socket of their own there hands out policies */
 
-    if (ngx_agent_check_path(cf, &cmd->name, &path) != NGX_OK) {
+    if (ngx_agent_paths_check(cf, &cmd->name, &path) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -119,7 +119,7 @@ ngx_agent_control_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
  */
 
 ngx_int_t
-ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+ngx_agent_listen_check(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_agent_srv_conf_t *ascf)
 {
     ngx_int_t         rc;
@@ -132,7 +132,7 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     }
 
     if (ngx_test_config) {
-        return ngx_agent_control_directory(cf, ascf);
+        return ngx_agent_listen_directory(cf, ascf);
     }
 
     old = cf->cycle->old_cycle;
@@ -149,13 +149,13 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
         }
     }
 
-    if (ngx_agent_control_directory(cf, ascf) != NGX_OK) {
+    if (ngx_agent_listen_directory(cf, ascf) != NGX_OK) {
         return NGX_ERROR;
     }
 
     for (waited = 0; /* void */ ; waited += NGX_AGENT_LOCK_LOOK) {
 
-        if (ngx_agent_control_probe(cf, ascf) == NGX_ERROR) {
+        if (ngx_agent_listen_probe(cf, ascf) == NGX_ERROR) {
             return NGX_ERROR;
         }
 
@@ -180,7 +180,7 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
         ngx_msleep(NGX_AGENT_LOCK_LOOK);
     }
 
-    rc = ngx_agent_control_probe(cf, ascf);
+    rc = ngx_agent_listen_probe(cf, ascf);
 
     if (rc == NGX_DECLINED) {
         ngx_log_error(NGX_LOG_NOTICE, cf->log, 0,
@@ -196,7 +196,7 @@ ngx_agent_control_stale(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 /* /run is empty after a boot, and bind() would name no directory. */
 
 static ngx_int_t
-ngx_agent_control_directory(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+ngx_agent_listen_directory(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
 {
     char         *slash, dir[PATH_MAX];
     struct stat   st;
@@ -227,7 +227,7 @@ ngx_agent_control_directory(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
 /* NGX_OK: bind() will tell; NGX_DECLINED: a dead socket of this user's. */
 
 static ngx_int_t
-ngx_agent_control_probe(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
+ngx_agent_listen_probe(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
 {
     int                  rc;
     ngx_err_t            err;

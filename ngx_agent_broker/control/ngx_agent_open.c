@@ -13,27 +13,27 @@
 #define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
 
 
-static ngx_int_t ngx_agent_control_env(ngx_agent_launcher_t *l,
+static ngx_int_t ngx_agent_open_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
-static void ngx_agent_control_specs(ngx_agent_launcher_t *l,
+static void ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l,
     const policy_t *policy);
-static void ngx_agent_control_spec(ngx_agent_launcher_t *l,
+static void ngx_agent_open_door(ngx_agent_launcher_t *l,
     ngx_agent_door_e kind, in_port_t port);
-static ngx_int_t ngx_agent_control_specs_of(ngx_agent_launcher_t *l);
-static json_t *ngx_agent_control_opened(ngx_agent_launcher_t *l,
+static ngx_int_t ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l);
+static json_t *ngx_agent_open_reply(ngx_agent_launcher_t *l,
     const policy_t *policy);
-static ngx_int_t ngx_agent_control_doors(ngx_agent_launcher_t *l);
+static ngx_int_t ngx_agent_open_doors(ngx_agent_launcher_t *l);
 
 
 void
-ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 {
-    u_char            random[NGX_AGENT_ID_LEN / 2];
-    ngx_int_t         rc;
-    const char       *name;
-    audit_line_t      line;
-    const policy_t   *policy;
-    ngx_agent_set_t  *set;
+    u_char                 random[NGX_AGENT_ID_LEN / 2];
+    ngx_int_t              rc;
+    const char            *name;
+    audit_line_t           line;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
 
     if (ngx_agent_launcher_version(l, request) != NGX_OK) {
         return;
@@ -41,7 +41,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
 
     name = json_string_value(json_object_get(request, "policy"));
 
-    set = ngx_agent_set_get(l->connection->log);
+    set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
         ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
         return;
@@ -50,7 +50,7 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
     policy = ngx_agent_launcher_policy(l, set, name);
 
     if (policy == NULL
-        || ngx_agent_control_env(l, policy, json_object_get(request, "env"))
+        || ngx_agent_open_env(l, policy, json_object_get(request, "env"))
            != NGX_OK)
     {
         goto done;
@@ -108,20 +108,20 @@ ngx_agent_op_open(ngx_agent_launcher_t *l, json_t *request)
         goto done;
     }
 
-    ngx_agent_control_specs(l, policy);
+    ngx_agent_open_doors_of_policy(l, policy);
 
     ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
 
-    ngx_agent_launcher_send(l, ngx_agent_control_opened(l, policy));
+    ngx_agent_launcher_send(l, ngx_agent_open_reply(l, policy));
 
 done:
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 }
 
 
 static ngx_int_t
-ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
+ngx_agent_open_env(ngx_agent_launcher_t *l, const policy_t *policy,
     json_t *env)
 {
     char         err[POLICY_ERROR_MAX];
@@ -155,33 +155,33 @@ ngx_agent_control_env(ngx_agent_launcher_t *l, const policy_t *policy,
 /* The doors of a task of this policy: each port of a rule is one. */
 
 static void
-ngx_agent_control_specs(ngx_agent_launcher_t *l, const policy_t *policy)
+ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l, const policy_t *policy)
 {
     size_t  i;
 
     l->doors_count = 0;
 
-    ngx_agent_control_spec(l, NGX_AGENT_DOOR_PROXY, NGX_AGENT_PORT_PROXY);
-    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 80);
-    ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB, 443);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_PROXY, NGX_AGENT_PORT_PROXY);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, 80);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, 443);
 
     for (i = 0; i < policy->rules_count; i++) {
 
         if (policy->rules[i]->port) {
-            ngx_agent_control_spec(l, NGX_AGENT_DOOR_WEB,
-                                   policy->rules[i]->port);
+            ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB,
+                                policy->rules[i]->port);
         }
     }
 
-    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_UDP, NGX_AGENT_PORT_DNS);
-    ngx_agent_control_spec(l, NGX_AGENT_DOOR_DNS_TCP, NGX_AGENT_PORT_DNS);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_UDP, NGX_AGENT_PORT_DNS);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_TCP, NGX_AGENT_PORT_DNS);
 }
 
 
 /* More ports than one message can carry are refused with the configuration. */
 
 static void
-ngx_agent_control_spec(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
+ngx_agent_open_door(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
     in_port_t port)
 {
     ngx_uint_t  i;
@@ -206,7 +206,7 @@ ngx_agent_control_spec(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
  */
 
 static ngx_int_t
-ngx_agent_control_specs_of(ngx_agent_launcher_t *l)
+ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l)
 {
     int                     type;
     socklen_t               len;
@@ -250,7 +250,7 @@ ngx_agent_control_specs_of(ngx_agent_launcher_t *l)
 
 
 static json_t *
-ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
+ngx_agent_open_reply(ngx_agent_launcher_t *l, const policy_t *policy)
 {
     size_t   i;
     json_t  *reply, *limits, *list, *box;
@@ -310,7 +310,7 @@ ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
     for (i = 0; i < l->doors_count; i++) {
         (void) json_array_append_new(list,
                   json_pack("{s:s, s:i}", "name",
-                            ngx_agent_door_name(l->doors[i].kind), "port",
+                            ngx_agent_task_door_name(l->doors[i].kind), "port",
                             (int) l->doors[i].port));
     }
 
@@ -321,9 +321,9 @@ ngx_agent_control_opened(ngx_agent_launcher_t *l, const policy_t *policy)
 
 
 void
-ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_open_serve(ngx_agent_launcher_t *l, json_t *request)
 {
-    (void) ngx_agent_control_doors(l);
+    (void) ngx_agent_open_doors(l);
 }
 
 
@@ -333,7 +333,7 @@ ngx_agent_op_serve(ngx_agent_launcher_t *l, json_t *request)
  */
 
 static ngx_int_t
-ngx_agent_control_doors(ngx_agent_launcher_t *l)
+ngx_agent_open_doors(ngx_agent_launcher_t *l)
 {
     char                lease[NGX_AGENT_LEASE_MAX];
     uint64_t            netns;
@@ -385,7 +385,7 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
     n = l->fds_count;
     l->fds_count = 0;
 
-    if (ngx_agent_doors_open(task, l->ascf, l->doors, l->fds, n) != NGX_OK
+    if (ngx_agent_door_open_all(task, l->ascf, l->doors, l->fds, n) != NGX_OK
         || ngx_agent_lease_make(l->amcf, task->id, l->peer.uid, task->policy,
                                 netns, l->expires, lease)
            == 0)
@@ -414,17 +414,17 @@ ngx_agent_control_doors(ngx_agent_launcher_t *l)
 
 
 void
-ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
 {
-    u_char                  name[POLICY_NAME_MAX + 1];
-    json_t                 *id;
-    time_t                  expires;
-    uint64_t                netns, instance;
-    const char             *lease;
-    audit_line_t            line;
-    const policy_t         *policy;
-    ngx_agent_set_t        *set;
-    ngx_agent_slot_view_t   view;
+    u_char                 name[POLICY_NAME_MAX + 1];
+    json_t                *id;
+    time_t                 expires;
+    uint64_t               netns, instance;
+    const char            *lease;
+    audit_line_t           line;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
+    ngx_agent_slot_view_t  view;
 
     if (ngx_agent_launcher_version(l, request) != NGX_OK) {
         return;
@@ -439,13 +439,13 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
-    if (ngx_agent_control_specs_of(l) != NGX_OK) {
+    if (ngx_agent_open_doors_of_sockets(l) != NGX_OK) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
                                  "a descriptor is not a socket");
         return;
     }
 
-    netns = ngx_agent_netns_cookie(l->fds[0]);
+    netns = ngx_agent_given_netns(l->fds[0]);
 
     if (ngx_agent_lease_check(l->amcf, lease,
                               (u_char *) json_string_value(id), l->peer.uid,
@@ -458,7 +458,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
-    set = ngx_agent_set_get(l->connection->log);
+    set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
         ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
         return;
@@ -517,7 +517,7 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
         }
     }
 
-    if (ngx_agent_control_doors(l) != NGX_OK) {
+    if (ngx_agent_open_doors(l) != NGX_OK) {
         ngx_agent_task_release(l->task);
         l->task = NULL;
         goto done;
@@ -531,5 +531,5 @@ ngx_agent_op_resume(ngx_agent_launcher_t *l, json_t *request)
 
 done:
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 }

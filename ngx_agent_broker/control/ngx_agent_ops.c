@@ -20,37 +20,38 @@ typedef struct {
 } ngx_agent_op_t;
 
 
-static void ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request);
-static void ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request);
-static void ngx_agent_op_policy(ngx_agent_launcher_t *l, json_t *request);
+static void ngx_agent_ops_near_limit(ngx_agent_launcher_t *l, json_t *request);
+static void ngx_agent_ops_close(ngx_agent_launcher_t *l, json_t *request);
+static void ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request);
 
 
 #define IN(phase)  (1 << NGX_AGENT_ ## phase)
 
 static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
-    [MESSAGE_OPEN] = { ngx_agent_op_open, IN(NEW), 0 },
+    [MESSAGE_OPEN] = { ngx_agent_open_task, IN(NEW), 0 },
 
-    [MESSAGE_SERVE] = { ngx_agent_op_serve, IN(OPENED), 1 },
+    [MESSAGE_SERVE] = { ngx_agent_open_serve, IN(OPENED), 1 },
 
-    [MESSAGE_RESUME] = { ngx_agent_op_resume, IN(NEW), 1 },
+    [MESSAGE_RESUME] = { ngx_agent_open_resume, IN(NEW), 1 },
 
-    [MESSAGE_NEAR_LIMIT] = { ngx_agent_op_near, IN(SERVING)|IN(DRAINED), 0 },
+    [MESSAGE_NEAR_LIMIT] = { ngx_agent_ops_near_limit,
+                             IN(SERVING)|IN(DRAINED), 0 },
 
     /*
      * In OPENED: the box could not be made.  In DRAINED: one that crossed the
      * event on its way.
      */
 
-    [MESSAGE_CLOSE] = { ngx_agent_op_close,
+    [MESSAGE_CLOSE] = { ngx_agent_ops_close,
                         IN(OPENED)|IN(SERVING)|IN(DRAINED), 0 },
 
-    [MESSAGE_POLICY] = { ngx_agent_op_policy, IN(NEW), 0 },
+    [MESSAGE_POLICY] = { ngx_agent_ops_policy, IN(NEW), 0 },
 };
 
 
 void
-ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
+ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
 {
     char           err[MESSAGE_ERROR_MAX];
     json_t        *request;
@@ -86,7 +87,7 @@ ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
 
 
 static void
-ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_ops_near_limit(ngx_agent_launcher_t *l, json_t *request)
 {
     json_t                 *used;
     const char             *limit;
@@ -123,7 +124,7 @@ ngx_agent_op_near(ngx_agent_launcher_t *l, json_t *request)
  */
 
 static void
-ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_ops_close(ngx_agent_launcher_t *l, json_t *request)
 {
     ngx_agent_slot_view_t  view;
 
@@ -143,14 +144,14 @@ ngx_agent_op_close(ngx_agent_launcher_t *l, json_t *request)
 
 
 static void
-ngx_agent_op_policy(ngx_agent_launcher_t *l, json_t *request)
+ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
 {
-    char             *text;
-    size_t            len;
-    json_t           *value;
-    const char       *name;
-    const policy_t   *policy;
-    ngx_agent_set_t  *set;
+    char                  *text;
+    size_t                 len;
+    json_t                *value;
+    const char            *name;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
 
     if (ngx_agent_launcher_version(l, request) != NGX_OK) {
         return;
@@ -158,7 +159,7 @@ ngx_agent_op_policy(ngx_agent_launcher_t *l, json_t *request)
 
     name = json_string_value(json_object_get(request, "policy"));
 
-    set = ngx_agent_set_get(l->connection->log);
+    set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
         ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
         return;
@@ -177,5 +178,5 @@ ngx_agent_op_policy(ngx_agent_launcher_t *l, json_t *request)
                                             "policy", value));
     }
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 }

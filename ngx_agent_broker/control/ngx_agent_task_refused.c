@@ -20,25 +20,26 @@ typedef struct {
     ngx_msec_t    paid;                     /* when its lines are forgotten */
     uint64_t      unwritten;
     unsigned      used:1;
-} ngx_agent_refused_t;
+} ngx_agent_task_refused_t;
 
 
-static ngx_agent_refused_t *ngx_agent_refused_of(uid_t uid);
-static void ngx_agent_refused_tell(ngx_agent_refused_t *refused);
-static void ngx_agent_refused_write(uid_t uid, pid_t pid, const char *reason,
-    const char *message);
+static ngx_agent_task_refused_t *ngx_agent_task_refused_of(uid_t uid);
+static void ngx_agent_task_refused_count(ngx_agent_task_refused_t *refused);
+static void ngx_agent_task_refused_write(uid_t uid, pid_t pid,
+    const char *reason, const char *message);
 
 
-static ngx_agent_refused_t  ngx_agent_refused_uids[NGX_AGENT_REFUSED_UIDS];
+static ngx_agent_task_refused_t
+    ngx_agent_task_refused_uids[NGX_AGENT_REFUSED_UIDS];
 
 
 void
-ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
+ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
     const char *message)
 {
-    ngx_agent_refused_t  *refused;
+    ngx_agent_task_refused_t  *refused;
 
-    refused = ngx_agent_refused_of(l->peer.uid);
+    refused = ngx_agent_task_refused_of(l->peer.uid);
 
     if ((ngx_msec_int_t) (refused->paid - ngx_current_msec)
         >= NGX_AGENT_REFUSED_LINES * NGX_AGENT_REFUSED_TIME)
@@ -49,34 +50,34 @@ ngx_agent_refused(ngx_agent_launcher_t *l, const char *reason,
 
     refused->paid += NGX_AGENT_REFUSED_TIME;
 
-    ngx_agent_refused_write(l->peer.uid, l->peer.pid, reason, message);
+    ngx_agent_task_refused_write(l->peer.uid, l->peer.pid, reason, message);
 }
 
 
 void
-ngx_agent_refused_rest(void)
+ngx_agent_task_refused_rest(void)
 {
     ngx_uint_t  i;
 
     for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
-        ngx_agent_refused_tell(&ngx_agent_refused_uids[i]);
+        ngx_agent_task_refused_count(&ngx_agent_task_refused_uids[i]);
     }
 }
 
 
 /* The entry of a uid: its own, or the one that is forgotten first. */
 
-static ngx_agent_refused_t *
-ngx_agent_refused_of(uid_t uid)
+static ngx_agent_task_refused_t *
+ngx_agent_task_refused_of(uid_t uid)
 {
-    ngx_uint_t            i;
-    ngx_agent_refused_t  *refused, *found;
+    ngx_uint_t                 i;
+    ngx_agent_task_refused_t  *refused, *found;
 
-    found = &ngx_agent_refused_uids[0];
+    found = &ngx_agent_task_refused_uids[0];
 
     for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
 
-        refused = &ngx_agent_refused_uids[i];
+        refused = &ngx_agent_task_refused_uids[i];
 
         if (refused->used && refused->uid == uid) {
             found = refused;
@@ -92,7 +93,7 @@ ngx_agent_refused_of(uid_t uid)
     }
 
     if (!found->used || found->uid != uid) {
-        ngx_agent_refused_tell(found);
+        ngx_agent_task_refused_count(found);
 
         found->used = 1;
         found->uid = uid;
@@ -108,7 +109,7 @@ ngx_agent_refused_of(uid_t uid)
 
 
 static void
-ngx_agent_refused_tell(ngx_agent_refused_t *refused)
+ngx_agent_task_refused_count(ngx_agent_task_refused_t *refused)
 {
     char  message[64];
 
@@ -121,12 +122,12 @@ ngx_agent_refused_tell(ngx_agent_refused_t *refused)
 
     refused->unwritten = 0;
 
-    ngx_agent_refused_write(refused->uid, 0, "busy", message);
+    ngx_agent_task_refused_write(refused->uid, 0, "busy", message);
 }
 
 
 static void
-ngx_agent_refused_write(uid_t uid, pid_t pid, const char *reason,
+ngx_agent_task_refused_write(uid_t uid, pid_t pid, const char *reason,
     const char *message)
 {
     audit_line_t  line;

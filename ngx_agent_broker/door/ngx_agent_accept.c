@@ -20,16 +20,16 @@
 #define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
 
 
-static ngx_uint_t ngx_agent_door_room(ngx_agent_task_t *task);
-static void ngx_agent_doors_pause(ngx_agent_task_t *task);
-static void ngx_agent_doors_resume(ngx_agent_task_t *task);
-static void ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+static ngx_uint_t ngx_agent_accept_room(ngx_agent_task_t *task);
+static void ngx_agent_accept_pause(ngx_agent_task_t *task);
+static void ngx_agent_accept_resume(ngx_agent_task_t *task);
+static void ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
-static void ngx_agent_connection_cleanup(void *data);
+static void ngx_agent_accept_cleanup(void *data);
 
 
 void
-ngx_agent_door_accept(ngx_event_t *rev)
+ngx_agent_accept(ngx_event_t *rev)
 {
     ngx_err_t          err;
     ngx_uint_t         i, n, room;
@@ -49,7 +49,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
         rev->timedout = 0;
 
         if (ngx_add_event(rev, NGX_READ_EVENT, 0) == NGX_ERROR) {
-            ngx_agent_door_close(door);
+            ngx_agent_task_close_door(door);
         }
 
         return;
@@ -57,14 +57,14 @@ ngx_agent_door_accept(ngx_event_t *rev)
 
     rev->ready = 0;
     err = 0;
-    room = ngx_agent_door_room(door->task);
+    room = ngx_agent_accept_room(door->task);
 
     if (room == 0) {
-        ngx_agent_doors_pause(door->task);
+        ngx_agent_accept_pause(door->task);
         return;
     }
 
-    ngx_agent_interrupt(1);
+    ngx_agent_given_interrupt(1);
 
     for (n = 0; n < ngx_min(room, NGX_AGENT_ACCEPT_BATCH); n++) {
 
@@ -79,7 +79,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
         }
     }
 
-    ngx_agent_interrupt(0);
+    ngx_agent_given_interrupt(0);
 
     switch (err) {
 
@@ -106,7 +106,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
                       "with, the door is closed",
                       (size_t) NGX_AGENT_ID_LEN, door->task->id);
 
-        ngx_agent_door_close(door);
+        ngx_agent_task_close_door(door);
 
         break;
     }
@@ -116,8 +116,8 @@ ngx_agent_door_accept(ngx_event_t *rev)
     door->task->references++;
 
     for (i = 0; i < n; i++) {
-        ngx_agent_door_accepted(door, accepted[i].s, &accepted[i].sa,
-                                accepted[i].socklen);
+        ngx_agent_accept_connection(door, accepted[i].s, &accepted[i].sa,
+                                    accepted[i].socklen);
     }
 
     ngx_agent_task_release(door->task);
@@ -131,7 +131,7 @@ ngx_agent_door_accept(ngx_event_t *rev)
  */
 
 static ngx_uint_t
-ngx_agent_door_room(ngx_agent_task_t *task)
+ngx_agent_accept_room(ngx_agent_task_t *task)
 {
     ngx_queue_t             *q;
     ngx_connection_t        *c;
@@ -160,7 +160,7 @@ ngx_agent_door_room(ngx_agent_task_t *task)
 
 
 static void
-ngx_agent_doors_pause(ngx_agent_task_t *task)
+ngx_agent_accept_pause(ngx_agent_task_t *task)
 {
     ngx_uint_t         i;
     ngx_connection_t  *c;
@@ -181,7 +181,7 @@ ngx_agent_doors_pause(ngx_agent_task_t *task)
 
 
 static void
-ngx_agent_doors_resume(ngx_agent_task_t *task)
+ngx_agent_accept_resume(ngx_agent_task_t *task)
 {
     ngx_uint_t         i;
     ngx_connection_t  *c;
@@ -195,7 +195,7 @@ ngx_agent_doors_resume(ngx_agent_task_t *task)
         if (c && !c->read->active && !c->read->timer_set
             && ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR)
         {
-            ngx_agent_door_close(&task->doors[i]);
+            ngx_agent_task_close_door(&task->doors[i]);
         }
     }
 }
@@ -204,7 +204,7 @@ ngx_agent_doors_resume(ngx_agent_task_t *task)
 /* What ngx_event_accept() does for a connection of its own. */
 
 static void
-ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
+ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen)
 {
     int                      zero;
@@ -299,7 +299,7 @@ ngx_agent_door_accepted(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_queue_insert_tail(&door->task->connections, &ac->queue);
     door->task->connections_count++;
 
-    cln->handler = ngx_agent_connection_cleanup;
+    cln->handler = ngx_agent_accept_cleanup;
     cln->data = ac;
 
 #if (NGX_STAT_STUB)
@@ -325,7 +325,7 @@ failed:
 
 
 static void
-ngx_agent_connection_cleanup(void *data)
+ngx_agent_accept_cleanup(void *data)
 {
     ngx_agent_connection_t *ac = data;
 
@@ -337,7 +337,7 @@ ngx_agent_connection_cleanup(void *data)
     task->connections_count--;
 
     if (task->paused && !task->ended) {
-        ngx_agent_doors_resume(task);
+        ngx_agent_accept_resume(task);
     }
 
     if (task->idle && ngx_queue_empty(&task->connections)) {

@@ -29,7 +29,7 @@ static ngx_uint_t ngx_agent_dns_allowed(ngx_agent_task_t *task,
     const authority_t *name);
 static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason);
-static void ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+static void ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
     ngx_agent_reason_e reason, const u_char *policy);
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
@@ -159,7 +159,7 @@ ngx_agent_dns_read(ngx_event_t *rev)
 
     c = rev->data;
     dns = c->data;
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
     if (rev->timedout || c->close) {
         goto close;
@@ -240,7 +240,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 
     /* past the bound a name is not looked at, and answered REFUSED */
 
-    rc = ngx_agent_slot_spend(task->id, BOUND_NAMES);
+    rc = ngx_agent_usage_spend(task->id, BOUND_NAMES);
 
     if (rc != NGX_OK) {
 
@@ -293,17 +293,17 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 static ngx_uint_t
 ngx_agent_dns_allowed(ngx_agent_task_t *task, const authority_t *name)
 {
-    ngx_uint_t              allowed;
-    const policy_t         *policy;
-    ngx_agent_set_t        *set;
-    const policy_rule_t    *rule;
-    ngx_agent_slot_view_t   view;
+    ngx_uint_t             allowed;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
+    const policy_rule_t   *rule;
+    ngx_agent_slot_view_t  view;
 
     if (ngx_agent_slot_view(task->id, &view) != NGX_OK) {
         return 0;
     }
 
-    set = ngx_agent_set_get(ngx_cycle->log);
+    set = ngx_agent_policies_get(ngx_cycle->log);
     if (set == NULL) {
         return 0;
     }
@@ -313,7 +313,7 @@ ngx_agent_dns_allowed(ngx_agent_task_t *task, const authority_t *name)
     allowed = policy
               && policy_find_rule(policy, name, &rule) != POLICY_NO_HOST;
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 
     return allowed;
 }
@@ -326,8 +326,8 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     audit_line_t           line;
     ngx_agent_slot_view_t  view;
 
-    if (ngx_agent_slot_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_slot_deny(task->id);
+    if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+        ngx_agent_usage_deny(task->id);
         return;
     }
 
@@ -345,20 +345,20 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
 
     (void) ngx_agent_audit_write(&line, task->id);
 
-    ngx_agent_dns_tell(task, query, reason, view.policy);
+    ngx_agent_dns_refuse(task, query, reason, view.policy);
 }
 
 
 /* For the result: code that resolves before it calls has only this. */
 
 static void
-ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
+ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
     ngx_agent_reason_e reason, const u_char *policy)
 {
-    char              text[NGX_AGENT_HINT_MAX];
-    authority_t      *name;
-    ngx_agent_ctx_t   ctx;
-    ngx_agent_set_t  *set;
+    char                   text[NGX_AGENT_HINT_MAX];
+    authority_t           *name;
+    ngx_agent_ctx_t        ctx;
+    ngx_agent_policies_t  *set;
 
     ngx_memzero(&ctx, sizeof(ngx_agent_ctx_t));
 
@@ -376,18 +376,18 @@ ngx_agent_dns_tell(ngx_agent_task_t *task, dns_query_t *query,
         name->host_len = ngx_strlen(name->host);
     }
 
-    set = ngx_agent_set_get(ngx_cycle->log);
+    set = ngx_agent_policies_get(ngx_cycle->log);
 
     if (set) {
         ctx.policy = policy_set_find(set->policies, (char *) policy);
     }
 
-    ngx_agent_slot_refuse(task->id, &ctx.target, reason, 1,
-                          reason == NGX_AGENT_REASON_MALFORMED
-                          ? "ask one question, with a plain host name"
-                          : ngx_agent_hint(&ctx, text));
+    ngx_agent_usage_refuse(task->id, &ctx.target, reason, 1,
+                           reason == NGX_AGENT_REASON_MALFORMED
+                           ? "ask one question, with a plain host name"
+                           : ngx_agent_refuse_hint(&ctx, text));
 
     if (set) {
-        ngx_agent_set_release(set);
+        ngx_agent_policies_release(set);
     }
 }

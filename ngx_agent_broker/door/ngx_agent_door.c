@@ -79,7 +79,7 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
         return "a datagram socket is connected";
     }
 
-    cookie = ngx_agent_netns_cookie(s);
+    cookie = ngx_agent_given_netns(s);
 
     if (cookie == 0 || cookie == broker_netns) {
         return "a socket is not in a net namespace of its own";
@@ -106,7 +106,7 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 
 
 ngx_int_t
-ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
+ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
     const ngx_agent_door_spec_t *specs, ngx_socket_t *fds, ngx_uint_t n)
 {
     ngx_uint_t  i;
@@ -131,10 +131,10 @@ ngx_agent_doors_open(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
             /* what is not a door yet is closed here */
 
             for ( /* void */ ; i < n; i++) {
-                ngx_agent_close_given(fds[i]);
+                ngx_agent_given_close(fds[i]);
             }
 
-            ngx_agent_doors_close(task);
+            ngx_agent_task_close_doors(task);
 
             return NGX_ERROR;
         }
@@ -167,8 +167,8 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     door->kind = spec->kind;
     door->port = spec->port;
     door->core = ascf->core;
-    door->handler = spec->kind == NGX_AGENT_DOOR_DNS_TCP ? ngx_agent_dns_tcp
-                                                         : ngx_agent_connect;
+    door->handler = spec->kind == NGX_AGENT_DOOR_DNS_TCP
+                    ? ngx_agent_dns_tcp : ngx_agent_first_bytes;
     door->task = task;
 
     ls = &door->ls;
@@ -217,7 +217,7 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     c->listening = ls;
     c->read->log = c->log;
     c->read->accept = 1;
-    c->read->handler = ngx_agent_door_accept;
+    c->read->handler = ngx_agent_accept;
 
     if (door->kind == NGX_AGENT_DOOR_DNS_UDP) {
 

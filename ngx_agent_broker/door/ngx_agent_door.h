@@ -19,7 +19,7 @@ const char *ngx_agent_door_check(ngx_socket_t s,
 
 
 /* The doors of a task: takes the descriptors over, also when it fails. */
-ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
+ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
     ngx_socket_t *fds, ngx_uint_t n);
 
@@ -33,13 +33,13 @@ ngx_int_t ngx_agent_doors_open(ngx_agent_task_t *task,
 /* ngx_agent_accept.c */
 
 /* The handlers of a door's listening socket, and of what it accepts. */
-void ngx_agent_door_accept(ngx_event_t *rev);
+void ngx_agent_accept(ngx_event_t *rev);
 
 
 /* ngx_agent_first_bytes.c */
 
 /* Takes a new connection over, until its first bytes are known. */
-void ngx_agent_connect(ngx_connection_t *c);
+void ngx_agent_first_bytes(ngx_connection_t *c);
 
 
 /* ngx_agent_tunnel.c */
@@ -56,9 +56,9 @@ void ngx_agent_dns_tcp(ngx_connection_t *c);
 
 /* ngx_agent_tls.c */
 
-ngx_int_t ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_agent_srv_conf_t *ascf);
 

@@ -27,43 +27,44 @@
 #define NGX_AGENT_OPEN         "HTTP/1.1 200 Connection established" CRLF CRLF
 
 
-static void ngx_agent_connect_wait(ngx_connection_t *c);
-static void ngx_agent_connect_read(ngx_event_t *rev);
-static void ngx_agent_connect_again(ngx_event_t *rev);
-static void ngx_agent_connect_tls(ngx_agent_connection_t *ac);
-static void ngx_agent_connect_turn(ngx_event_t *rev);
-static void ngx_agent_connect_http(ngx_agent_connection_t *ac,
+static void ngx_agent_first_bytes_wait(ngx_connection_t *c);
+static void ngx_agent_first_bytes_read(ngx_event_t *rev);
+static void ngx_agent_first_bytes_again(ngx_event_t *rev);
+static void ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac);
+static void ngx_agent_first_bytes_turn(ngx_event_t *rev);
+static void ngx_agent_first_bytes_http(ngx_agent_connection_t *ac,
     ngx_uint_t tls);
-static void ngx_agent_connect_request(ngx_agent_connection_t *ac,
+static void ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac,
     u_char *head, size_t len, size_t early);
-static ngx_agent_reason_e ngx_agent_connect_judge(ngx_agent_connection_t *ac,
-    ngx_agent_ctx_t *ctx, u_char *head, size_t len, const char **why);
-static void ngx_agent_connect_answer(ngx_connection_t *c,
+static ngx_agent_reason_e ngx_agent_first_bytes_judge(
+    ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx, u_char *head,
+    size_t len, const char **why);
+static void ngx_agent_first_bytes_answer(ngx_connection_t *c,
     ngx_agent_reason_e reason, ngx_str_t *body);
 
 
 void
-ngx_agent_connect(ngx_connection_t *c)
+ngx_agent_first_bytes(ngx_connection_t *c)
 {
     c->log->connection = c->number;
     c->log->action = "waiting for a request of a box";
 
     c->write->handler = ngx_http_empty_handler;
 
-    ngx_agent_connect_wait(c);
+    ngx_agent_first_bytes_wait(c);
 }
 
 
 static void
-ngx_agent_connect_wait(ngx_connection_t *c)
+ngx_agent_first_bytes_wait(ngx_connection_t *c)
 {
     ngx_event_t             *rev;
     ngx_agent_connection_t  *ac;
 
     rev = c->read;
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
-    rev->handler = ngx_agent_connect_read;
+    rev->handler = ngx_agent_first_bytes_read;
 
     /* as core treats a connection that has sent nothing */
 
@@ -77,7 +78,7 @@ ngx_agent_connect_wait(ngx_connection_t *c)
 
 
 static void
-ngx_agent_connect_read(ngx_event_t *rev)
+ngx_agent_first_bytes_read(ngx_event_t *rev)
 {
     u_char                   head[NGX_AGENT_HEAD_MAX];
     size_t                   same, len;
@@ -86,7 +87,7 @@ ngx_agent_connect_read(ngx_event_t *rev)
     ngx_agent_connection_t  *ac;
 
     c = rev->data;
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
     if (c->close) {
         ngx_http_close_connection(c);
@@ -101,7 +102,7 @@ ngx_agent_connect_read(ngx_event_t *rev)
         /* half a head: core ends it, and it leaves its line in the audit */
 
         if (n > 0) {
-            ngx_agent_connect_http(ac, 0);
+            ngx_agent_first_bytes_http(ac, 0);
 
         } else {
             ngx_http_close_connection(c);
@@ -111,7 +112,7 @@ ngx_agent_connect_read(ngx_event_t *rev)
     }
 
     if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
-        ngx_agent_connect_again(rev);
+        ngx_agent_first_bytes_again(rev);
         return;
     }
 
@@ -123,10 +124,10 @@ ngx_agent_connect_read(ngx_event_t *rev)
     if (ac->door->kind == NGX_AGENT_DOOR_WEB || ac->named.host_len) {
 
         if (head[0] == NGX_AGENT_TLS_BYTE) {
-            ngx_agent_connect_tls(ac);
+            ngx_agent_first_bytes_tls(ac);
 
         } else {
-            ngx_agent_connect_http(ac, 0);
+            ngx_agent_first_bytes_http(ac, 0);
         }
 
         return;
@@ -135,7 +136,7 @@ ngx_agent_connect_read(ngx_event_t *rev)
     same = ngx_min((size_t) n, CONNECT_METHOD_LEN);
 
     if (ngx_memcmp(head, CONNECT_METHOD, same) != 0) {
-        ngx_agent_connect_http(ac, 0);
+        ngx_agent_first_bytes_http(ac, 0);
         return;
     }
 
@@ -144,24 +145,24 @@ ngx_agent_connect_read(ngx_event_t *rev)
     if (len == 0 && n < (ssize_t) sizeof(head)) {
 
         if (rev->pending_eof) {
-            ngx_agent_connect_http(ac, 0);  /* nothing more is to come */
+            ngx_agent_first_bytes_http(ac, 0);  /* nothing more is to come */
 
         } else {
-            ngx_agent_connect_again(rev);
+            ngx_agent_first_bytes_again(rev);
         }
 
         return;
     }
 
-    ngx_agent_connect_request(ac, head, len ? len : (size_t) n,
-                              len ? n - len : 0);
+    ngx_agent_first_bytes_connect(ac, head, len ? len : (size_t) n,
+                                  len ? n - len : 0);
 }
 
 
 /* More is to come: only new bytes wake us (the event is an edge). */
 
 static void
-ngx_agent_connect_again(ngx_event_t *rev)
+ngx_agent_first_bytes_again(ngx_event_t *rev)
 {
     rev->ready = 0;
 
@@ -174,15 +175,15 @@ ngx_agent_connect_again(ngx_event_t *rev)
 /* A handshake costs: a box that makes many of them waits for its turn. */
 
 static void
-ngx_agent_connect_tls(ngx_agent_connection_t *ac)
+ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac)
 {
     ngx_msec_t    wait;
     ngx_event_t  *rev;
 
-    wait = ngx_agent_slot_handshake(ac->task->id);
+    wait = ngx_agent_usage_handshake(ac->task->id);
 
     if (wait == 0) {
-        ngx_agent_connect_http(ac, 1);
+        ngx_agent_first_bytes_http(ac, 1);
         return;
     }
 
@@ -190,13 +191,13 @@ ngx_agent_connect_tls(ngx_agent_connection_t *ac)
 
     ngx_reusable_connection(ac->connection, 0);
 
-    rev->handler = ngx_agent_connect_turn;
+    rev->handler = ngx_agent_first_bytes_turn;
     ngx_add_timer(rev, wait);
 }
 
 
 static void
-ngx_agent_connect_turn(ngx_event_t *rev)
+ngx_agent_first_bytes_turn(ngx_event_t *rev)
 {
     if (!rev->timedout) {
         return;                             /* more bytes of the hello */
@@ -204,14 +205,14 @@ ngx_agent_connect_turn(ngx_event_t *rev)
 
     rev->timedout = 0;
 
-    ngx_agent_connect_http(ngx_agent_connection(rev->data), 1);
+    ngx_agent_first_bytes_http(ngx_agent_task_connection(rev->data), 1);
 }
 
 
 /* Core reads the connection from its first byte. */
 
 static void
-ngx_agent_connect_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
+ngx_agent_first_bytes_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
 {
     ngx_event_t       *rev;
     ngx_connection_t  *c;
@@ -234,7 +235,7 @@ ngx_agent_connect_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
 
 
 static void
-ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
+ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
     size_t len, size_t early)
 {
     ngx_str_t            body;
@@ -253,7 +254,7 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
         return;
     }
 
-    reason = ngx_agent_connect_judge(ac, ctx, head, len, &why);
+    reason = ngx_agent_first_bytes_judge(ac, ctx, head, len, &why);
 
     if (reason == NGX_AGENT_REASON_RULE && early) {
         reason = NGX_AGENT_REASON_MALFORMED;
@@ -261,19 +262,21 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
     }
 
     if (reason == NGX_AGENT_REASON_RULE
-        && ngx_agent_audit_connect(ctx) != NGX_OK)
+        && ngx_agent_events_connect(ctx) != NGX_OK)
     {
         reason = NGX_AGENT_REASON_AUDIT;
     }
 
     if (reason != NGX_AGENT_REASON_RULE) {
 
-        if (ngx_agent_refusal(c->pool, ctx, reason, why, &body) != NGX_OK) {
+        if (ngx_agent_refuse_record(c->pool, ctx, reason, why, &body)
+            != NGX_OK)
+        {
             ngx_http_close_connection(c);
             return;
         }
 
-        ngx_agent_connect_answer(c, reason, &body);
+        ngx_agent_first_bytes_answer(c, reason, &body);
         return;
     }
 
@@ -298,12 +301,12 @@ ngx_agent_connect_request(ngx_agent_connection_t *ac, u_char *head,
     }
 
     c->read->ready = 0;
-    ngx_agent_connect_wait(c);
+    ngx_agent_first_bytes_wait(c);
 }
 
 
 static ngx_agent_reason_e
-ngx_agent_connect_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
+ngx_agent_first_bytes_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
     u_char *head, size_t len, const char **why)
 {
     connect_t            request;
@@ -352,7 +355,7 @@ ngx_agent_connect_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
 
 
 static void
-ngx_agent_connect_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
+ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
     ngx_str_t *body)
 {
     u_char      *p, *last, *text, drain[NGX_AGENT_HEAD_MAX];

@@ -105,7 +105,7 @@ ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
  */
 
 ngx_int_t
-ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     int           rc;
     BIO          *bio;
@@ -224,7 +224,7 @@ ngx_agent_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 /* agent_ca CERT KEY */
 
 ngx_int_t
-ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     FILE         *f;
     const char   *why, *name;
@@ -290,7 +290,7 @@ ngx_agent_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 /* The certificate as PEM text, made once; NULL when there is no authority. */
 
 ngx_int_t
-ngx_agent_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     BIO   *bio;
     char  *text;
@@ -333,7 +333,7 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
     ngx_agent_connection_t  *ac;
 
     c = ngx_ssl_get_connection(ssl);
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
     *alert = SSL_AD_UNRECOGNIZED_NAME;
 
@@ -443,7 +443,7 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
     ngx_agent_connection_t  *ac;
 
     c = ngx_ssl_get_connection(ssl);
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
     if (ac == NULL || ac->tls_name.host_len == 0) {
         return 0;                           /* no hello was judged */
@@ -463,7 +463,7 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
     }
 
     if (!mint_has(ngx_agent_mint, &ac->tls_name)
-        && ngx_agent_slot_spend(ac->task->id, BOUND_MINTS) != NGX_OK)
+        && ngx_agent_usage_spend(ac->task->id, BOUND_MINTS) != NGX_OK)
     {
         ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MINTS, NULL, &ac->tls_name);
         return 0;
@@ -532,5 +532,5 @@ ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,
                                                         : ac->door->port;
     }
 
-    (void) ngx_agent_refusal(pool, ctx, reason, why, &body);
+    (void) ngx_agent_refuse_record(pool, ctx, reason, why, &body);
 }

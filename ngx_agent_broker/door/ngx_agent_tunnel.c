@@ -187,7 +187,7 @@ ngx_agent_tunnel_refuse(ngx_agent_tunnel_t *t, ngx_agent_reason_e reason,
 
     static u_char  alert[] = { 21, 3, 3, 0, 2, 2, 112 };
 
-    (void) ngx_agent_refusal(t->down->pool, t->ctx, reason, why, &body);
+    (void) ngx_agent_refuse_record(t->down->pool, t->ctx, reason, why, &body);
     (void) t->down->send(t->down, alert, sizeof(alert));
 
     ngx_http_close_connection(t->down);
@@ -256,10 +256,10 @@ ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
 
     t = ctx->owner;
 
-    reason = ngx_agent_guard(ctx);
+    reason = ngx_agent_resolve_guard(ctx);
 
     if (reason == NGX_AGENT_REASON_RULE
-        && ngx_agent_audit_decision(ctx, "allowed") != NGX_OK)
+        && ngx_agent_events_decision(ctx, "allowed") != NGX_OK)
     {
         reason = NGX_AGENT_REASON_AUDIT;
     }
@@ -271,7 +271,7 @@ ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
 
     t->decided = 1;
     ctx->state = NGX_AGENT_ALLOWED;
-    (void) ngx_agent_slot_recorded(t->ac->task->id, 1, 0, 0);
+    (void) ngx_agent_usage_recorded(t->ac->task->id, 1, 0, 0);
 
     t->up_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
     t->down_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
@@ -308,8 +308,8 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
 
         ngx_memzero(&t->peer, sizeof(ngx_peer_connection_t));
 
-        if (ngx_agent_peer_address(&t->peer, ctx,
-                                   &ctx->addresses[ctx->next++])
+        if (ngx_agent_upstream_peer_address(&t->peer, ctx,
+                                            &ctx->addresses[ctx->next++])
             != NGX_OK)
         {
             break;
@@ -529,8 +529,8 @@ ngx_agent_tunnel_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
 
         if (flow->uncharged >= NGX_AGENT_TUNNEL_CHARGE) {
 
-            if (ngx_agent_slot_charge(t->ac->task->id, flow->bound,
-                                      flow->uncharged)
+            if (ngx_agent_usage_charge(t->ac->task->id, flow->bound,
+                                       flow->uncharged)
                 != NGX_OK)
             {
                 flow->uncharged = 0;
@@ -566,7 +566,7 @@ ngx_agent_tunnel_tick(ngx_event_t *ev)
 
     if (ctx->set->generation != ngx_agent_zone_generation()) {
 
-        ctx->set = ngx_agent_set_hold(c->pool, c->log);
+        ctx->set = ngx_agent_policies_hold(c->pool, c->log);
 
         policy = ctx->set ? policy_set_find(ctx->set->policies,
                                             (char *) t->ac->task->policy)
@@ -630,8 +630,8 @@ ngx_agent_tunnel_cleanup(void *data)
         return;
     }
 
-    ngx_agent_slot_bytes(t->ac->task->id, t->up_flow.uncharged,
-                         t->down_flow.uncharged);
+    ngx_agent_usage_bytes(t->ac->task->id, t->up_flow.uncharged,
+                          t->down_flow.uncharged);
 
-    ngx_agent_audit_tunnel_end(t->ctx, t->up_flow.bytes, t->down_flow.bytes);
+    ngx_agent_events_tunnel_end(t->ctx, t->up_flow.bytes, t->down_flow.bytes);
 }

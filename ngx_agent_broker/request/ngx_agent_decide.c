@@ -14,19 +14,19 @@
 #include "request/ngx_agent_request.h"
 
 
-static ngx_int_t ngx_agent_judge(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_decide_target(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static target_error_t ngx_agent_judge_door(ngx_http_request_t *r,
+static target_error_t ngx_agent_decide_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
-static ngx_int_t ngx_agent_judge_target(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_decide_rule(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static void ngx_agent_judge_resume(ngx_agent_ctx_t *ctx);
-static ngx_int_t ngx_agent_judge_addresses(ngx_http_request_t *r,
+static void ngx_agent_decide_resume(ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_decide_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static ngx_int_t ngx_agent_judge_record(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_decide_record(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static void ngx_agent_judge_cleanup(void *data);
-static ngx_int_t ngx_agent_allow(ngx_http_request_t *r,
+static void ngx_agent_decide_cleanup(void *data);
+static ngx_int_t ngx_agent_decide_allow(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
 
@@ -38,7 +38,7 @@ ngx_agent_decide(ngx_http_request_t *r)
     ngx_agent_srv_conf_t  *ascf;
 
     ascf = ngx_http_get_module_srv_conf(r, ngx_agent_broker_module);
-    task = ngx_agent_connection_task(r->connection);
+    task = ngx_agent_task_of(r->connection);
 
     if (ascf->control.len == 0 && task == NULL) {
         return NGX_DECLINED;                /* another server's request */
@@ -63,7 +63,7 @@ ngx_agent_decide(ngx_http_request_t *r)
     switch (ctx->state) {
 
     case NGX_AGENT_UNDECIDED:
-        return ngx_agent_judge(r, ctx);
+        return ngx_agent_decide_target(r, ctx);
 
     case NGX_AGENT_RESOLVING:
 
@@ -71,7 +71,7 @@ ngx_agent_decide(ngx_http_request_t *r)
             return NGX_DONE;
         }
 
-        return ngx_agent_judge_addresses(r, ctx);
+        return ngx_agent_decide_addresses(r, ctx);
 
     case NGX_AGENT_RECORDING:
 
@@ -83,7 +83,7 @@ ngx_agent_decide(ngx_http_request_t *r)
 
         ngx_agent_audit_leave(&ctx->record);
 
-        return ngx_agent_allow(r, ctx);
+        return ngx_agent_decide_allow(r, ctx);
 
     case NGX_AGENT_ALLOWED:
         return NGX_DECLINED;
@@ -138,7 +138,7 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
         return NGX_AGENT_REASON_TASK_UNKNOWN;
     }
 
-    ctx->set = ngx_agent_set_hold(pool, log);
+    ctx->set = ngx_agent_policies_hold(pool, log);
     if (ctx->set == NULL) {
         return NGX_AGENT_REASON_INTERNAL;
     }
@@ -155,7 +155,7 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 ngx_agent_reason_e
 ngx_agent_decide_bounds(ngx_agent_task_t *task)
 {
-    switch (ngx_agent_slot_admit(task->id)) {
+    switch (ngx_agent_usage_admit(task->id)) {
 
     case BOUND_COUNT:
         return NGX_AGENT_REASON_RULE;
@@ -179,11 +179,11 @@ ngx_agent_decide_bounds(ngx_agent_task_t *task)
 ngx_agent_reason_e
 ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
 {
-    const policy_t         *policy;
-    ngx_agent_set_t        *set;
-    ngx_agent_reason_e      reason;
-    const policy_rule_t    *rule;
-    ngx_agent_slot_view_t   view;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
+    ngx_agent_reason_e     reason;
+    const policy_rule_t   *rule;
+    ngx_agent_slot_view_t  view;
 
     if (ngx_agent_slot_view(ac->task->id, &view) != NGX_OK) {
         return NGX_AGENT_REASON_TASK_UNKNOWN;
@@ -193,7 +193,7 @@ ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
         return NGX_AGENT_REASON_BUDGET;
     }
 
-    set = ngx_agent_set_get(ac->connection->log);
+    set = ngx_agent_policies_get(ac->connection->log);
     if (set == NULL) {
         return NGX_AGENT_REASON_INTERNAL;
     }
@@ -221,14 +221,14 @@ ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
         }
     }
 
-    ngx_agent_set_release(set);
+    ngx_agent_policies_release(set);
 
     return reason;
 }
 
 
 static ngx_int_t
-ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     target_error_t       err;
     const char          *why;
@@ -247,7 +247,7 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                        ctx->host.len, &ctx->target, &why);
 
     if (err == TARGET_OK) {
-        err = ngx_agent_judge_door(r, ctx, &why);
+        err = ngx_agent_decide_door(r, ctx, &why);
     }
 
     reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
@@ -262,7 +262,7 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, reason, NULL);
     }
 
-    return ngx_agent_judge_target(r, ctx);
+    return ngx_agent_decide_rule(r, ctx);
 }
 
 
@@ -272,7 +272,7 @@ ngx_agent_judge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
  */
 
 static target_error_t
-ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+ngx_agent_decide_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     const char **why)
 {
     in_port_t                port;
@@ -282,7 +282,7 @@ ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_connection_t  *ac;
 
     t = &ctx->target;
-    ac = ngx_agent_connection(r->connection);
+    ac = ngx_agent_task_connection(r->connection);
     tls = (r->connection->ssl != NULL);
 
     if (tls && !t->absolute) {
@@ -340,7 +340,7 @@ ngx_agent_judge_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
 
 static ngx_int_t
-ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ngx_int_t                rc;
     authority_t             *a;
@@ -353,7 +353,7 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    cln->handler = ngx_agent_judge_cleanup;
+    cln->handler = ngx_agent_decide_cleanup;
     cln->data = ctx;
 
     a = &ctx->target.authority;
@@ -391,15 +391,15 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ctx->port = ctx->rule->port ? ctx->rule->port : (ctx->tls ? 443 : 80);
 
     ctx->pool = r->pool;
-    ctx->resolved = ngx_agent_judge_resume;
+    ctx->resolved = ngx_agent_decide_resume;
     ctx->http = r;
 
-    ac = ngx_agent_connection(r->connection);
+    ac = ngx_agent_task_connection(r->connection);
 
     rc = ngx_agent_resolve(ctx, ac->door->core);
 
     if (rc == NGX_OK) {
-        return ngx_agent_judge_addresses(r, ctx);
+        return ngx_agent_decide_addresses(r, ctx);
     }
 
     if (rc != NGX_AGAIN) {
@@ -424,7 +424,7 @@ ngx_agent_judge_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 /* The addresses have come, or the decision is written or cannot be. */
 
 static void
-ngx_agent_judge_resume(ngx_agent_ctx_t *ctx)
+ngx_agent_decide_resume(ngx_agent_ctx_t *ctx)
 {
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
@@ -440,37 +440,37 @@ ngx_agent_judge_resume(ngx_agent_ctx_t *ctx)
 
 
 static ngx_int_t
-ngx_agent_judge_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_decide_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ngx_agent_reason_e  reason;
 
-    reason = ngx_agent_guard(ctx);
+    reason = ngx_agent_resolve_guard(ctx);
 
     if (reason != NGX_AGENT_REASON_RULE) {
         return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
-    return ngx_agent_judge_record(r, ctx);
+    return ngx_agent_decide_record(r, ctx);
 }
 
 
 static ngx_int_t
-ngx_agent_judge_record(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_decide_record(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ctx->state = NGX_AGENT_RECORDING;
     ctx->reason = NGX_AGENT_REASON_RULE;
 
     ctx->record.ctx = ctx;
-    ctx->record.handler = ngx_agent_judge_resume;
+    ctx->record.handler = ngx_agent_decide_resume;
 
-    (void) ngx_agent_audit_decision(ctx, "allowed");
+    (void) ngx_agent_events_decision(ctx, "allowed");
 
     return NGX_DONE;
 }
 
 
 static void
-ngx_agent_judge_cleanup(void *data)
+ngx_agent_decide_cleanup(void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
@@ -480,7 +480,7 @@ ngx_agent_judge_cleanup(void *data)
 
 
 static ngx_int_t
-ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_decide_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     if (ctx->record.rc != NGX_OK) {
         return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_AUDIT, NULL);
@@ -493,7 +493,7 @@ ngx_agent_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
      * upstream answers 101, although Upgrade is not sent on.
      */
 
-    if (!ngx_agent_is_websocket(r, ctx)) {
+    if (!ngx_agent_headers_is_websocket(r, ctx)) {
         r->headers_in.upgrade = NULL;
     }
 

@@ -10,8 +10,8 @@
 #include "request/ngx_agent_request.h"
 
 
-static ngx_agent_reason_e ngx_agent_page_failure(ngx_agent_ctx_t *ctx);
-static ngx_int_t ngx_agent_page_filter(ngx_http_request_t *r,
+static ngx_agent_reason_e ngx_agent_error_page_failure(ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_error_page_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 
 
@@ -19,10 +19,10 @@ static ngx_http_output_body_filter_pt  ngx_http_next_body_filter;
 
 
 void
-ngx_agent_page_filter_init(void)
+ngx_agent_error_page_init(void)
 {
     ngx_http_next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = ngx_agent_page_filter;
+    ngx_http_top_body_filter = ngx_agent_error_page_filter;
 }
 
 
@@ -32,7 +32,7 @@ ngx_agent_page_filter_init(void)
  */
 
 ngx_int_t
-ngx_agent_page(ngx_http_request_t *r)
+ngx_agent_error_page(ngx_http_request_t *r)
 {
     ngx_uint_t           status;
     ngx_agent_ctx_t     *ctx;
@@ -48,20 +48,20 @@ ngx_agent_page(ngx_http_request_t *r)
             return NGX_ERROR;
         }
 
-        ctx->task = ngx_agent_connection_task(r->connection);
+        ctx->task = ngx_agent_task_of(r->connection);
 
         ngx_http_set_ctx(r, ctx, ngx_agent_broker_module);
     }
 
     status = r->err_status;
-    reason = ngx_agent_page_reason(r);
+    reason = ngx_agent_events_reason(r);
 
     if (ctx->state == NGX_AGENT_ALLOWED) {
 
         /* why it failed says more than core's status, and says it better */
 
         if (ctx->failure) {
-            reason = ngx_agent_page_failure(ctx);
+            reason = ngx_agent_error_page_failure(ctx);
             status = ngx_agent_reason(reason)->status;
 
         } else {
@@ -69,8 +69,8 @@ ngx_agent_page(ngx_http_request_t *r)
         }
     }
 
-    if (ngx_agent_refusal_body(r->pool, ctx, reason, status,
-                               ngx_agent_reason(reason)->hint, &ctx->page)
+    if (ngx_agent_refuse_body(r->pool, ctx, reason, status,
+                              ngx_agent_reason(reason)->hint, &ctx->page)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -108,7 +108,7 @@ ngx_agent_page(ngx_http_request_t *r)
 /* What was noted where it happened. */
 
 static ngx_agent_reason_e
-ngx_agent_page_failure(ngx_agent_ctx_t *ctx)
+ngx_agent_error_page_failure(ngx_agent_ctx_t *ctx)
 {
     ngx_uint_t  i;
 
@@ -123,7 +123,7 @@ ngx_agent_page_failure(ngx_agent_ctx_t *ctx)
 
 
 static ngx_int_t
-ngx_agent_page_filter(ngx_http_request_t *r, ngx_chain_t *in)
+ngx_agent_error_page_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
     ngx_buf_t        *b;
     ngx_chain_t       out;

@@ -25,19 +25,19 @@ typedef struct {
 } ngx_agent_names_t;
 
 
-static u_char *ngx_agent_attach(u_char *p, u_char *last,
+static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
-static void ngx_agent_names_init(ngx_agent_names_t *names);
-static ngx_uint_t ngx_agent_name_chain(u_char *name, size_t len);
-static ngx_uint_t ngx_agent_is_named(ngx_agent_names_t *names, u_char *name,
+static void ngx_agent_headers_names_init(ngx_agent_names_t *names);
+static ngx_uint_t ngx_agent_headers_name_chain(u_char *name, size_t len);
+static ngx_uint_t ngx_agent_headers_is_named(ngx_agent_names_t *names,
+    u_char *name, size_t len);
+static ngx_uint_t ngx_agent_headers_is_framing(u_char *name, size_t len);
+static ngx_uint_t ngx_agent_headers_has_hops(ngx_http_request_t *r);
+static ngx_uint_t ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
-static ngx_uint_t ngx_agent_is_framing(u_char *name, size_t len);
-static ngx_uint_t ngx_agent_has_hops(ngx_http_request_t *r);
-static ngx_uint_t ngx_agent_is_hop(ngx_http_request_t *r, u_char *name,
-    size_t len);
-static void ngx_agent_wipe(void *data);
-static ngx_int_t ngx_agent_header_filter(ngx_http_request_t *r);
-static ngx_uint_t ngx_agent_is_no_answer(ngx_http_request_t *r,
+static void ngx_agent_headers_wipe(void *data);
+static ngx_int_t ngx_agent_headers_filter(ngx_http_request_t *r);
+static ngx_uint_t ngx_agent_headers_is_no_answer(ngx_http_request_t *r,
     ngx_http_upstream_t *u);
 
 
@@ -123,22 +123,22 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
 ngx_int_t
-ngx_agent_upstream_filter_init(ngx_conf_t *cf)
+ngx_agent_headers_init(ngx_conf_t *cf)
 {
     ngx_http_next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_agent_header_filter;
+    ngx_http_top_header_filter = ngx_agent_headers_filter;
 
-    ngx_agent_names_init(&ngx_agent_stripped);
-    ngx_agent_names_init(&ngx_agent_dropped);
+    ngx_agent_headers_names_init(&ngx_agent_stripped);
+    ngx_agent_headers_names_init(&ngx_agent_dropped);
 
-    ngx_agent_page_filter_init();
+    ngx_agent_error_page_init();
 
     return NGX_OK;
 }
 
 
 ngx_int_t
-ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     u_char              *p, *line, *end, *colon, *last;
     size_t               size;
@@ -187,7 +187,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     if (ctx->port != (ctx->tls ? 443 : 80)) {
         *p++ = ':';
-        p = ngx_agent_port(p, ctx->port);
+        p = ngx_agent_resolve_port(p, ctx->port);
     }
 
     *p++ = CR;
@@ -200,10 +200,10 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
             return NGX_ERROR;
         }
 
-        cln->handler = ngx_agent_wipe;
+        cln->handler = ngx_agent_headers_wipe;
         cln->data = to;
 
-        p = ngx_agent_attach(p, last, ctx);
+        p = ngx_agent_headers_attach(p, last, ctx);
 
         if (p == NULL) {
             ctx->failure = "credential_unavailable";
@@ -214,7 +214,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         }
     }
 
-    websocket = ngx_agent_is_websocket(r, ctx);
+    websocket = ngx_agent_headers_is_websocket(r, ctx);
 
     if (websocket) {
         p = ngx_slprintf(p, last, "Connection: upgrade" CRLF
@@ -223,7 +223,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     /* HTTP/1.1 keeps a connection unless somebody says otherwise */
 
-    hops = ngx_agent_has_hops(r);
+    hops = ngx_agent_headers_has_hops(r);
 
     /* the header lines that the proxy made, from the second on */
 
@@ -243,8 +243,9 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                 || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
             && ((size_t) (colon - line) != 10
                 || ngx_strncasecmp(line, (u_char *) "connection", 10) != 0)
-            && !ngx_agent_is_named(&ngx_agent_stripped, line, colon - line)
-            && !(hops && ngx_agent_is_hop(r, line, colon - line)))
+            && !ngx_agent_headers_is_named(&ngx_agent_stripped, line,
+                                           colon - line)
+            && !(hops && ngx_agent_headers_is_hop(r, line, colon - line)))
         {
             p = ngx_cpymem(p, line, end + 1 - line);
         }
@@ -269,7 +270,7 @@ ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 /* RFC 6455 section 4.1: nothing else is upgraded to. */
 
 ngx_uint_t
-ngx_agent_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_headers_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ngx_table_elt_t  *upgrade;
 
@@ -286,7 +287,7 @@ ngx_agent_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 /* The one place where a credential is attached. */
 
 static u_char *
-ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
+ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 {
     size_t  n;
 
@@ -299,8 +300,8 @@ ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
     p = ngx_cpymem(p, "Authorization: Bearer ",
                    sizeof("Authorization: Bearer ") - 1);
 
-    n = ngx_agent_vault_copy(ctx->rule->credential, p, last - p,
-                             &ctx->vault);
+    n = ngx_agent_zone_vault_copy(ctx->rule->credential, p, last - p,
+                                  &ctx->vault);
     if (n == 0) {
         return NULL;
     }
@@ -315,7 +316,7 @@ ngx_agent_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 
 
 static void
-ngx_agent_names_init(ngx_agent_names_t *names)
+ngx_agent_headers_names_init(ngx_agent_names_t *names)
 {
     ngx_str_t   *known;
     ngx_uint_t   i, chain;
@@ -331,7 +332,7 @@ ngx_agent_names_init(ngx_agent_names_t *names)
             continue;
         }
 
-        chain = ngx_agent_name_chain(known->data, known->len);
+        chain = ngx_agent_headers_name_chain(known->data, known->len);
 
         names->next[i + 1] = names->first[chain];
         names->first[chain] = i + 1;
@@ -342,7 +343,7 @@ ngx_agent_names_init(ngx_agent_names_t *names)
 /* Of both cases alike. */
 
 static ngx_uint_t
-ngx_agent_name_chain(u_char *name, size_t len)
+ngx_agent_headers_name_chain(u_char *name, size_t len)
 {
     return (len + 7 * (name[0] & 0x1f) + 29 * (name[len - 1] & 0x1f))
            & (NGX_AGENT_NAMES - 1);
@@ -352,7 +353,7 @@ ngx_agent_name_chain(u_char *name, size_t len)
 /* The name that ends with "-" stands for all that begin with it. */
 
 static ngx_uint_t
-ngx_agent_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
+ngx_agent_headers_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
 {
     ngx_str_t   *known;
     ngx_uint_t   i;
@@ -361,7 +362,7 @@ ngx_agent_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
         return 0;
     }
 
-    for (i = names->first[ngx_agent_name_chain(name, len)];
+    for (i = names->first[ngx_agent_headers_name_chain(name, len)];
          i;
          i = names->next[i])
     {
@@ -383,7 +384,7 @@ ngx_agent_is_named(ngx_agent_names_t *names, u_char *name, size_t len)
 
 
 static ngx_uint_t
-ngx_agent_is_framing(u_char *name, size_t len)
+ngx_agent_headers_is_framing(u_char *name, size_t len)
 {
     ngx_str_t  *known;
 
@@ -402,7 +403,7 @@ ngx_agent_is_framing(u_char *name, size_t len)
 /* May a Connection header of the client's name one that is not stripped? */
 
 static ngx_uint_t
-ngx_agent_has_hops(ngx_http_request_t *r)
+ngx_agent_headers_has_hops(ngx_http_request_t *r)
 {
     ngx_uint_t        i;
     ngx_list_part_t  *part;
@@ -436,14 +437,14 @@ ngx_agent_has_hops(ngx_http_request_t *r)
 /* Is it named by a Connection header of the client's? */
 
 static ngx_uint_t
-ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
+ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
 {
     u_char           *p, *last, *word;
     ngx_uint_t        i;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
-    if (ngx_agent_is_framing(name, len)) {
+    if (ngx_agent_headers_is_framing(name, len)) {
         return 0;
     }
 
@@ -500,7 +501,7 @@ ngx_agent_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
 
 
 static void
-ngx_agent_wipe(void *data)
+ngx_agent_headers_wipe(void *data)
 {
     ngx_buf_t *b = data;
 
@@ -509,7 +510,7 @@ ngx_agent_wipe(void *data)
 
 
 static ngx_int_t
-ngx_agent_header_filter(ngx_http_request_t *r)
+ngx_agent_headers_filter(ngx_http_request_t *r)
 {
     ngx_uint_t        i;
     ngx_agent_ctx_t  *ctx;
@@ -520,16 +521,16 @@ ngx_agent_header_filter(ngx_http_request_t *r)
 
     /* core's own page: no upstream said this */
 
-    if (r->err_status && ngx_agent_connection_task(r->connection)) {
-        return ngx_agent_page(r) == NGX_OK ? ngx_http_next_header_filter(r)
-                                           : NGX_ERROR;
+    if (r->err_status && ngx_agent_task_of(r->connection)) {
+        return ngx_agent_error_page(r) == NGX_OK
+               ? ngx_http_next_header_filter(r) : NGX_ERROR;
     }
 
     if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED) {
         return ngx_http_next_header_filter(r);
     }
 
-    if (r->upstream && ngx_agent_is_no_answer(r, r->upstream)) {
+    if (r->upstream && ngx_agent_headers_is_no_answer(r, r->upstream)) {
         /*
          * What follows it would reach the box as it is, past this filter: as
          * the body of an interim answer, through a tunnel, or raw.
@@ -568,8 +569,8 @@ ngx_agent_header_filter(ngx_http_request_t *r)
             }
         }
 
-        if (ngx_agent_is_named(&ngx_agent_dropped, header[i].key.data,
-                               header[i].key.len))
+        if (ngx_agent_headers_is_named(&ngx_agent_dropped, header[i].key.data,
+                                       header[i].key.len))
         {
             header[i].hash = 0;
         }
@@ -600,7 +601,7 @@ ngx_agent_header_filter(ngx_http_request_t *r)
  */
 
 static ngx_uint_t
-ngx_agent_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
+ngx_agent_headers_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
 {
     /* headers_in.upgrade is there only where the rule lets it, see decide */
 

@@ -12,10 +12,10 @@
 #include "request/ngx_agent_request.h"
 
 
-#define NGX_AGENT_REUSE_MAX       256       /* connections, in a worker */
-#define NGX_AGENT_REUSE_TASK_MAX  64        /* of one task */
-#define NGX_AGENT_REUSE_IDLE      15000     /* ms */
-#define NGX_AGENT_REUSE_REQUESTS  100000    /* on one connection */
+#define NGX_AGENT_KEEPALIVE_MAX       256       /* connections, in a worker */
+#define NGX_AGENT_KEEPALIVE_TASK_MAX  64        /* of one task */
+#define NGX_AGENT_KEEPALIVE_IDLE      15000     /* ms */
+#define NGX_AGENT_KEEPALIVE_REQUESTS  100000    /* on one connection */
 #define NGX_AGENT_SESSIONS_MAX    256
 
 
@@ -26,37 +26,38 @@ typedef struct {
     uint8_t            tls;
     uint8_t            host_len;
     u_char             host[AUTHORITY_HOST_MAX];
-} ngx_agent_reuse_key_t;
+} ngx_agent_keepalive_key_t;
 
 
 typedef struct {
-    ngx_queue_t            queue;           /* newest first */
-    ngx_agent_reuse_key_t  key;
-    ngx_agent_task_t      *task;            /* of a connection */
-    ngx_connection_t      *connection;      /* either of these two; of its
+    ngx_queue_t                queue;       /* newest first */
+    ngx_agent_keepalive_key_t  key;
+    ngx_agent_task_t          *task;        /* of a connection */
+    ngx_connection_t          *connection;  /* either of these two; of its
                                                pool, or allocated */
     ngx_ssl_session_t     *session;
     address_t              address;         /* that it leads to */
     ngx_msec_t             since;           /* it waits */
-} ngx_agent_reuse_t;
+} ngx_agent_keepalive_t;
 
 
-static void ngx_agent_reuse_drop(ngx_agent_task_t *task);
-static void ngx_agent_reuse_init(void);
-static ngx_uint_t ngx_agent_reuse_max(void);
-static ngx_agent_reuse_t *ngx_agent_reuse_oldest(ngx_agent_task_t *task);
-static void ngx_agent_reuse_key(ngx_agent_ctx_t *ctx,
-    ngx_agent_reuse_key_t *key);
-static ngx_uint_t ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx,
-    ngx_agent_reuse_key_t *key);
-static address_t *ngx_agent_reuse_judged(ngx_agent_ctx_t *ctx,
-    ngx_agent_reuse_t *item);
-static void ngx_agent_reuse_idle(ngx_event_t *ev);
-static void ngx_agent_reuse_expire(ngx_event_t *ev);
-static void ngx_agent_reuse_dummy(ngx_event_t *ev);
-static void ngx_agent_reuse_take(ngx_agent_reuse_t *item);
-static void ngx_agent_reuse_remove(ngx_agent_reuse_t *item);
-static void ngx_agent_reuse_close(ngx_connection_t *c);
+static void ngx_agent_keepalive_drop(ngx_agent_task_t *task);
+static void ngx_agent_keepalive_init(void);
+static ngx_uint_t ngx_agent_keepalive_max(void);
+static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
+    ngx_agent_task_t *task);
+static void ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx,
+    ngx_agent_keepalive_key_t *key);
+static ngx_uint_t ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx,
+    ngx_agent_keepalive_key_t *key);
+static address_t *ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx,
+    ngx_agent_keepalive_t *item);
+static void ngx_agent_keepalive_idle(ngx_event_t *ev);
+static void ngx_agent_keepalive_expire(ngx_event_t *ev);
+static void ngx_agent_keepalive_dummy(ngx_event_t *ev);
+static void ngx_agent_keepalive_take(ngx_agent_keepalive_t *item);
+static void ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item);
+static void ngx_agent_keepalive_close(ngx_connection_t *c);
 
 
 static ngx_queue_t  ngx_agent_connections;
@@ -69,24 +70,24 @@ static ngx_uint_t   ngx_agent_sessions_count;
 /* The address that pc's connection, which was kept, leads to; or NULL. */
 
 address_t *
-ngx_agent_reuse_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
+ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
-    address_t          *a;
-    ngx_queue_t        *q;
-    ngx_connection_t   *c;
-    ngx_agent_reuse_t  *item;
+    address_t              *a;
+    ngx_queue_t            *q;
+    ngx_connection_t       *c;
+    ngx_agent_keepalive_t  *item;
 
-    ngx_agent_reuse_init();
+    ngx_agent_keepalive_init();
 
     for (q = ngx_queue_head(&ngx_agent_connections);
          q != ngx_queue_sentinel(&ngx_agent_connections);
          q = ngx_queue_next(q))
     {
-        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-        if (ngx_agent_reuse_fits(ctx, &item->key)) {
+        if (ngx_agent_keepalive_fits(ctx, &item->key)) {
 
-            a = ngx_agent_reuse_judged(ctx, item);
+            a = ngx_agent_keepalive_judged(ctx, item);
 
             if (a) {
                 goto found;
@@ -100,7 +101,7 @@ found:
 
     c = item->connection;
 
-    ngx_agent_reuse_take(item);
+    ngx_agent_keepalive_take(item);
     ctx->reused = item;
 
     c->idle = 0;
@@ -121,13 +122,13 @@ found:
 /* Takes pc's connection over when the next request may have it. */
 
 void
-ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_uint_t state)
 {
-    ngx_uint_t            max;
-    ngx_connection_t     *c;
-    ngx_agent_reuse_t    *item;
-    ngx_http_upstream_t  *u;
+    ngx_uint_t              max;
+    ngx_connection_t       *c;
+    ngx_agent_keepalive_t  *item;
+    ngx_http_upstream_t    *u;
 
     c = pc->connection;
     u = ctx->http->upstream;
@@ -135,39 +136,39 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     if ((state & NGX_PEER_FAILED) || c == NULL || c->read->eof
         || c->read->error || c->read->timedout || c->write->error
         || c->write->timedout || !u->keepalive || !u->request_body_sent
-        || c->requests >= NGX_AGENT_REUSE_REQUESTS || ctx->task->ended
+        || c->requests >= NGX_AGENT_KEEPALIVE_REQUESTS || ctx->task->ended
         || ngx_terminate || ngx_exiting
         || ngx_handle_read_event(c->read, 0) != NGX_OK)
     {
         return;
     }
 
-    ngx_agent_reuse_init();
+    ngx_agent_keepalive_init();
 
     if (pc->cached) {
         item = ctx->reused;                 /* has the key of this request */
 
     } else {
-        item = ngx_palloc(c->pool, sizeof(ngx_agent_reuse_t));
+        item = ngx_palloc(c->pool, sizeof(ngx_agent_keepalive_t));
         if (item == NULL) {
             return;
         }
 
-        ngx_agent_reuse_key(ctx, &item->key);
+        ngx_agent_keepalive_key(ctx, &item->key);
     }
 
-    max = ngx_agent_reuse_max();
+    max = ngx_agent_keepalive_max();
 
-    if (ctx->task->kept >= ngx_min(NGX_AGENT_REUSE_TASK_MAX, max / 2)) {
-        ngx_agent_reuse_remove(ngx_agent_reuse_oldest(ctx->task));
+    if (ctx->task->kept >= ngx_min(NGX_AGENT_KEEPALIVE_TASK_MAX, max / 2)) {
+        ngx_agent_keepalive_remove(ngx_agent_keepalive_oldest(ctx->task));
 
     } else if (ngx_agent_connections_count >= max) {
-        ngx_agent_reuse_remove(ngx_agent_reuse_oldest(NULL));
+        ngx_agent_keepalive_remove(ngx_agent_keepalive_oldest(NULL));
     }
 
     item->task = ctx->task;
     ctx->task->kept++;
-    ctx->task->drop = ngx_agent_reuse_drop;
+    ctx->task->drop = ngx_agent_keepalive_drop;
 
     item->connection = c;
     item->session = NULL;
@@ -175,7 +176,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     item->since = ngx_current_msec;
 
     if (!ngx_agent_connections_timer.timer_set) {
-        ngx_add_timer(&ngx_agent_connections_timer, NGX_AGENT_REUSE_IDLE);
+        ngx_add_timer(&ngx_agent_connections_timer, NGX_AGENT_KEEPALIVE_IDLE);
     }
 
     ngx_queue_insert_head(&ngx_agent_connections, &item->queue);
@@ -193,8 +194,8 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         ngx_del_timer(c->write);
     }
 
-    c->write->handler = ngx_agent_reuse_dummy;
-    c->read->handler = ngx_agent_reuse_idle;
+    c->write->handler = ngx_agent_keepalive_dummy;
+    c->read->handler = ngx_agent_keepalive_idle;
 
     c->data = item;
     c->idle = 1;                            /* a worker that leaves closes it */
@@ -204,7 +205,7 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     c->pool->log = ngx_cycle->log;
 
     if (c->read->ready) {
-        ngx_agent_reuse_idle(c->read);
+        ngx_agent_keepalive_idle(c->read);
     }
 }
 
@@ -212,20 +213,20 @@ ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 /* A session for a new connection, or NULL; it stays ours. */
 
 ngx_ssl_session_t *
-ngx_agent_session_get(ngx_agent_ctx_t *ctx)
+ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
 {
-    ngx_queue_t        *q;
-    ngx_agent_reuse_t  *item;
+    ngx_queue_t            *q;
+    ngx_agent_keepalive_t  *item;
 
-    ngx_agent_reuse_init();
+    ngx_agent_keepalive_init();
 
     for (q = ngx_queue_head(&ngx_agent_sessions);
          q != ngx_queue_sentinel(&ngx_agent_sessions);
          q = ngx_queue_next(q))
     {
-        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-        if (ngx_agent_reuse_fits(ctx, &item->key)) {
+        if (ngx_agent_keepalive_fits(ctx, &item->key)) {
             ngx_queue_remove(q);
             ngx_queue_insert_head(&ngx_agent_sessions, q);
 
@@ -240,15 +241,16 @@ ngx_agent_session_get(ngx_agent_ctx_t *ctx)
 /* Takes the session over. */
 
 void
-ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
+ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
+    ngx_ssl_session_t *session)
 {
-    ngx_queue_t        *q;
-    ngx_agent_reuse_t  *item;
+    ngx_queue_t            *q;
+    ngx_agent_keepalive_t  *item;
 
-    if (ngx_agent_session_get(ctx)) {
+    if (ngx_agent_keepalive_session_get(ctx)) {
 
         q = ngx_queue_head(&ngx_agent_sessions);
-        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
         ngx_ssl_free_session(item->session);
         item->session = session;
@@ -256,7 +258,7 @@ ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
         return;
     }
 
-    item = ngx_calloc(sizeof(ngx_agent_reuse_t), ngx_cycle->log);
+    item = ngx_calloc(sizeof(ngx_agent_keepalive_t), ngx_cycle->log);
 
     if (item == NULL) {
         ngx_ssl_free_session(session);
@@ -265,12 +267,13 @@ ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
 
     if (ngx_agent_sessions_count == NGX_AGENT_SESSIONS_MAX) {
         q = ngx_queue_last(&ngx_agent_sessions);
-        ngx_agent_reuse_remove(ngx_queue_data(q, ngx_agent_reuse_t, queue));
+        ngx_agent_keepalive_remove(ngx_queue_data(q, ngx_agent_keepalive_t,
+                                                  queue));
     }
 
-    ngx_agent_reuse_key(ctx, &item->key);
+    ngx_agent_keepalive_key(ctx, &item->key);
     item->session = session;
-    ctx->task->drop = ngx_agent_reuse_drop;
+    ctx->task->drop = ngx_agent_keepalive_drop;
 
     ngx_queue_insert_head(&ngx_agent_sessions, &item->queue);
     ngx_agent_sessions_count++;
@@ -280,13 +283,13 @@ ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session)
 /* The task has ended. */
 
 static void
-ngx_agent_reuse_drop(ngx_agent_task_t *task)
+ngx_agent_keepalive_drop(ngx_agent_task_t *task)
 {
-    ngx_uint_t          i;
-    ngx_queue_t        *q, *next, *lists[2];
-    ngx_agent_reuse_t  *item;
+    ngx_uint_t              i;
+    ngx_queue_t            *q, *next, *lists[2];
+    ngx_agent_keepalive_t  *item;
 
-    ngx_agent_reuse_init();
+    ngx_agent_keepalive_init();
 
     lists[0] = &ngx_agent_connections;
     lists[1] = &ngx_agent_sessions;
@@ -298,10 +301,10 @@ ngx_agent_reuse_drop(ngx_agent_task_t *task)
              q = next)
         {
             next = ngx_queue_next(q);
-            item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+            item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
             if (ngx_memcmp(item->key.task, task->id, NGX_AGENT_ID_LEN) == 0) {
-                ngx_agent_reuse_remove(item);
+                ngx_agent_keepalive_remove(item);
             }
         }
     }
@@ -309,7 +312,7 @@ ngx_agent_reuse_drop(ngx_agent_task_t *task)
 
 
 static void
-ngx_agent_reuse_init(void)
+ngx_agent_keepalive_init(void)
 {
     static ngx_connection_t  none;          /* nginx logs the fd of it */
 
@@ -319,7 +322,7 @@ ngx_agent_reuse_init(void)
 
         none.fd = (ngx_socket_t) -1;
 
-        ngx_agent_connections_timer.handler = ngx_agent_reuse_expire;
+        ngx_agent_connections_timer.handler = ngx_agent_keepalive_expire;
         ngx_agent_connections_timer.data = &none;
         ngx_agent_connections_timer.log = ngx_cycle->log;
         ngx_agent_connections_timer.cancelable = 1;
@@ -330,30 +333,30 @@ ngx_agent_reuse_init(void)
 /* What waits leaves most of the worker's connections to what does not. */
 
 static ngx_uint_t
-ngx_agent_reuse_max(void)
+ngx_agent_keepalive_max(void)
 {
     ngx_uint_t  n;
 
     n = ngx_cycle->connection_n / 4;
 
-    return ngx_max(2, ngx_min(n, NGX_AGENT_REUSE_MAX));
+    return ngx_max(2, ngx_min(n, NGX_AGENT_KEEPALIVE_MAX));
 }
 
 
 /* The one that has waited longest, of a task or of all; there is one. */
 
-static ngx_agent_reuse_t *
-ngx_agent_reuse_oldest(ngx_agent_task_t *task)
+static ngx_agent_keepalive_t *
+ngx_agent_keepalive_oldest(ngx_agent_task_t *task)
 {
-    ngx_queue_t        *q;
-    ngx_agent_reuse_t  *item;
+    ngx_queue_t            *q;
+    ngx_agent_keepalive_t  *item;
 
     q = ngx_queue_last(&ngx_agent_connections);
-    item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+    item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
     while (task && item->task != task) {
         q = ngx_queue_prev(q);
-        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
     }
 
     return item;
@@ -361,7 +364,7 @@ ngx_agent_reuse_oldest(ngx_agent_task_t *task)
 
 
 static void
-ngx_agent_reuse_key(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
+ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
 {
     ngx_memcpy(key->task, ctx->task->id, NGX_AGENT_ID_LEN);
     key->generation = ctx->set->generation;
@@ -373,7 +376,7 @@ ngx_agent_reuse_key(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
 
 
 static ngx_uint_t
-ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
+ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
 {
     return key->generation == ctx->set->generation
            && key->port == ctx->port
@@ -389,7 +392,7 @@ ngx_agent_reuse_fits(ngx_agent_ctx_t *ctx, ngx_agent_reuse_key_t *key)
 /* The one of the addresses that this request may go to, or NULL. */
 
 static address_t *
-ngx_agent_reuse_judged(ngx_agent_ctx_t *ctx, ngx_agent_reuse_t *item)
+ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_t *item)
 {
     ngx_uint_t   i;
     address_t   *a;
@@ -410,7 +413,7 @@ ngx_agent_reuse_judged(ngx_agent_ctx_t *ctx, ngx_agent_reuse_t *item)
 
 
 static void
-ngx_agent_reuse_idle(ngx_event_t *ev)
+ngx_agent_keepalive_idle(ngx_event_t *ev)
 {
     int                n;
     u_char             byte;
@@ -433,7 +436,7 @@ ngx_agent_reuse_idle(ngx_event_t *ev)
 
     /* the end, or bytes that answer nothing: neither may meet a request */
 
-    ngx_agent_reuse_remove(c->data);
+    ngx_agent_keepalive_remove(c->data);
 }
 
 
@@ -443,38 +446,38 @@ ngx_agent_reuse_idle(ngx_event_t *ev)
  */
 
 static void
-ngx_agent_reuse_expire(ngx_event_t *ev)
+ngx_agent_keepalive_expire(ngx_event_t *ev)
 {
-    ngx_queue_t        *q;
-    ngx_msec_int_t      left;
-    ngx_agent_reuse_t  *item;
+    ngx_queue_t            *q;
+    ngx_msec_int_t          left;
+    ngx_agent_keepalive_t  *item;
 
     while (!ngx_queue_empty(&ngx_agent_connections)) {
 
         q = ngx_queue_last(&ngx_agent_connections);
-        item = ngx_queue_data(q, ngx_agent_reuse_t, queue);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-        left = (ngx_msec_int_t) (item->since + NGX_AGENT_REUSE_IDLE
+        left = (ngx_msec_int_t) (item->since + NGX_AGENT_KEEPALIVE_IDLE
                                  - ngx_current_msec);
         if (left > 0) {
             ngx_add_timer(ev, (ngx_msec_t) left);
             return;
         }
 
-        ngx_agent_reuse_remove(item);
+        ngx_agent_keepalive_remove(item);
     }
 }
 
 
 static void
-ngx_agent_reuse_dummy(ngx_event_t *ev)
+ngx_agent_keepalive_dummy(ngx_event_t *ev)
 {
     /* nothing is written between two requests */
 }
 
 
 static void
-ngx_agent_reuse_take(ngx_agent_reuse_t *item)
+ngx_agent_keepalive_take(ngx_agent_keepalive_t *item)
 {
     ngx_queue_remove(&item->queue);
     ngx_agent_connections_count--;
@@ -483,11 +486,11 @@ ngx_agent_reuse_take(ngx_agent_reuse_t *item)
 
 
 static void
-ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
+ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item)
 {
     if (item->connection) {
-        ngx_agent_reuse_take(item);
-        ngx_agent_reuse_close(item->connection);
+        ngx_agent_keepalive_take(item);
+        ngx_agent_keepalive_close(item->connection);
         return;
     }
 
@@ -499,14 +502,14 @@ ngx_agent_reuse_remove(ngx_agent_reuse_t *item)
 
 
 static void
-ngx_agent_reuse_close(ngx_connection_t *c)
+ngx_agent_keepalive_close(ngx_connection_t *c)
 {
     if (c->ssl) {
         c->ssl->no_wait_shutdown = 1;
         c->ssl->no_send_shutdown = 1;
 
         if (ngx_ssl_shutdown(c) == NGX_AGAIN) {
-            c->ssl->handler = ngx_agent_reuse_close;
+            c->ssl->handler = ngx_agent_keepalive_close;
             return;
         }
     }

@@ -12,9 +12,9 @@
 
 static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static const char *ngx_agent_methods_hint(const policy_rule_t *rule,
+static const char *ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
     char text[NGX_AGENT_HINT_MAX]);
-static const char *ngx_agent_hosts_hint(const policy_t *policy,
+static const char *ngx_agent_refuse_hint_hosts(const policy_t *policy,
     char text[NGX_AGENT_HINT_MAX]);
 
 
@@ -24,7 +24,7 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 {
     ngx_str_t  body;
 
-    if (ngx_agent_refusal(r->pool, ctx, reason, why, &body) != NGX_OK) {
+    if (ngx_agent_refuse_record(r->pool, ctx, reason, why, &body) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -33,7 +33,7 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
 
 ngx_int_t
-ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
 {
     char         text[NGX_AGENT_HINT_MAX];
@@ -46,49 +46,49 @@ ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     /* past the bound one line says so, and the rest is only counted */
 
-    rc = ngx_agent_slot_spend(ctx->task->id, BOUND_REFUSALS);
+    rc = ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS);
 
     if (rc != NGX_OK && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
-        ctx->reason = ngx_agent_slot_is_over(ctx->task->id)
+        ctx->reason = ngx_agent_usage_is_over(ctx->task->id)
                       ? NGX_AGENT_REASON_BUDGET : NGX_AGENT_REASON_REFUSALS;
         ctx->why = NULL;
 
         if (rc == NGX_BUSY) {
-            ngx_agent_slot_deny(ctx->task->id);
-            return ngx_agent_refusal_body(pool, ctx, ctx->reason,
+            ngx_agent_usage_deny(ctx->task->id);
+            return ngx_agent_refuse_body(pool, ctx, ctx->reason,
                              ngx_agent_reason(ctx->reason)->status,
                              ngx_agent_reason(ctx->reason)->hint, body);
         }
     }
 
-    hint = ngx_agent_hint(ctx, text);
+    hint = ngx_agent_refuse_hint(ctx, text);
 
     /*
      * A refusal is refused whether or not it can be recorded: nothing leaves
      * either way.
      */
 
-    (void) ngx_agent_audit_decision(ctx, "denied");
+    (void) ngx_agent_events_decision(ctx, "denied");
 
-    ngx_agent_slot_refuse(ctx->task->id, &ctx->target, ctx->reason, 0, hint);
+    ngx_agent_usage_refuse(ctx->task->id, &ctx->target, ctx->reason, 0, hint);
 
-    return ngx_agent_refusal_body(pool, ctx, ctx->reason,
-                                  ngx_agent_reason(ctx->reason)->status, hint,
-                                  body);
+    return ngx_agent_refuse_body(pool, ctx, ctx->reason,
+                                 ngx_agent_reason(ctx->reason)->status, hint,
+                                 body);
 }
 
 
 const char *
-ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
+ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 {
     switch (ctx->reason) {
 
     case NGX_AGENT_REASON_METHOD:
-        return ngx_agent_methods_hint(ctx->rule, text);
+        return ngx_agent_refuse_hint_methods(ctx->rule, text);
 
     case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
-        return ngx_agent_hosts_hint(ctx->policy, text);
+        return ngx_agent_refuse_hint_hosts(ctx->policy, text);
 
     case NGX_AGENT_REASON_RESOLVE:
     case NGX_AGENT_REASON_ADDRESS:
@@ -112,7 +112,7 @@ ngx_agent_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 /* What a model can do instead: the rule's methods, and what it says itself. */
 
 static const char *
-ngx_agent_methods_hint(const policy_rule_t *rule,
+ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
     char text[NGX_AGENT_HINT_MAX])
 {
     size_t  i, len;
@@ -148,7 +148,8 @@ ngx_agent_methods_hint(const policy_rule_t *rule,
 /* The same of a policy: its hosts. */
 
 static const char *
-ngx_agent_hosts_hint(const policy_t *policy, char text[NGX_AGENT_HINT_MAX])
+ngx_agent_refuse_hint_hosts(const policy_t *policy,
+    char text[NGX_AGENT_HINT_MAX])
 {
     size_t       i, n, len;
     const char  *rule;
@@ -181,7 +182,7 @@ ngx_agent_hosts_hint(const policy_t *policy, char text[NGX_AGENT_HINT_MAX])
 /* Fixed keys, every foreign byte escaped by jansson. */
 
 ngx_int_t
-ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
     ngx_str_t *body)
 {

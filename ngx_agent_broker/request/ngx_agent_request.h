@@ -49,19 +49,19 @@ ngx_int_t ngx_agent_resolve(ngx_agent_ctx_t *ctx,
 void ngx_agent_resolve_cancel(void *ctx);
 
 /* Leaves the addresses that may be dialled, and the first as text. */
-ngx_agent_reason_e ngx_agent_guard(ngx_agent_ctx_t *ctx);
+ngx_agent_reason_e ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx);
 
-ngx_int_t ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a);
+ngx_int_t ngx_agent_resolve_name(ngx_agent_ctx_t *ctx, const address_t *a);
 
 /* Its digits; where they end. */
-u_char *ngx_agent_port(u_char *p, in_port_t port);
+u_char *ngx_agent_resolve_port(u_char *p, in_port_t port);
 
 
 /* ngx_agent_refuse.c */
 
 
 /* What can be done about a refusal: a constant, or in text; or NULL. */
-const char *ngx_agent_hint(ngx_agent_ctx_t *ctx,
+const char *ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx,
     char text[NGX_AGENT_HINT_MAX]);
 
 /* Answers the request; what a phase handler returns then. */
@@ -72,28 +72,28 @@ ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
  * The JSON object that tells a box why: a refusal's, or a failure's.  What
  * the task has asked for is in ctx, as far as it is known.
  */
-ngx_int_t ngx_agent_refusal_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+ngx_int_t ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
     ngx_str_t *body);
 
 /* Records a refusal; what is to be answered in *body. */
-ngx_int_t ngx_agent_refusal(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
+ngx_int_t ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body);
 
 
 /* ngx_agent_error_page.c */
 
 /* Makes the answer that core is about to send ours, and says so. */
-ngx_int_t ngx_agent_page(ngx_http_request_t *r);
+ngx_int_t ngx_agent_error_page(ngx_http_request_t *r);
 
-void ngx_agent_page_filter_init(void);
+void ngx_agent_error_page_init(void);
 
 
 /* ngx_agent_upstream.c */
 
 ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 /* Makes one judged address the peer's, with its names for logs and audit. */
-ngx_int_t ngx_agent_peer_address(ngx_peer_connection_t *pc,
+ngx_int_t ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx, address_t *a);
 
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
@@ -101,21 +101,23 @@ const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 /* ngx_agent_keepalive.c */
 
-address_t *ngx_agent_reuse_get(ngx_peer_connection_t *pc,
+address_t *ngx_agent_keepalive_get(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx);
-void ngx_agent_reuse_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+void ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_uint_t state);
-ngx_ssl_session_t *ngx_agent_session_get(ngx_agent_ctx_t *ctx);
-void ngx_agent_session_put(ngx_agent_ctx_t *ctx, ngx_ssl_session_t *session);
+ngx_ssl_session_t *ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx);
+void ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
+    ngx_ssl_session_t *session);
 
 
 /* ngx_agent_headers.c */
 
-ngx_int_t ngx_agent_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
-ngx_int_t ngx_agent_upstream_filter_init(ngx_conf_t *cf);
+ngx_int_t ngx_agent_headers_rewrite(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+ngx_int_t ngx_agent_headers_init(ngx_conf_t *cf);
 
 /* Does it ask for a websocket, and may it? */
-ngx_uint_t ngx_agent_is_websocket(ngx_http_request_t *r,
+ngx_uint_t ngx_agent_headers_is_websocket(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
 

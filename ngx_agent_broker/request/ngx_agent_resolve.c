@@ -8,11 +8,11 @@
 #include "request/ngx_agent_request.h"
 
 
-static ngx_int_t ngx_agent_addresses(ngx_agent_ctx_t *ctx,
+static ngx_int_t ngx_agent_resolve_known(ngx_agent_ctx_t *ctx,
     const address_t *addresses, ngx_uint_t n);
 static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
-static ngx_uint_t ngx_agent_is_own(address_t *a, in_port_t port);
-static ngx_uint_t ngx_agent_is_local(u_char *bytes, size_t len);
+static ngx_uint_t ngx_agent_resolve_is_own(address_t *a, in_port_t port);
+static ngx_uint_t ngx_agent_resolve_is_local(u_char *bytes, size_t len);
 
 
 ngx_int_t
@@ -32,7 +32,7 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
         found[0].v6 = (a->kind == AUTHORITY_IPV6);
         ngx_memcpy(found[0].bytes, a->address, 16);
 
-        return ngx_agent_addresses(ctx, found, 1);
+        return ngx_agent_resolve_known(ctx, found, 1);
     }
 
     amcf = core->ctx->main_conf[ngx_agent_broker_module.ctx_index];
@@ -41,8 +41,8 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
                                         NGX_AGENT_ADDRS_MAX)
                     : 0;
     if (n) {
-        return ngx_agent_addresses(ctx, found,
-                                   ngx_min(n, NGX_AGENT_ADDRS_MAX));
+        return ngx_agent_resolve_known(ctx, found,
+                                       ngx_min(n, NGX_AGENT_ADDRS_MAX));
     }
 
     clcf = core->ctx->loc_conf[ngx_http_core_module.ctx_index];
@@ -88,7 +88,7 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 
 
 static ngx_int_t
-ngx_agent_addresses(ngx_agent_ctx_t *ctx, const address_t *addresses,
+ngx_agent_resolve_known(ngx_agent_ctx_t *ctx, const address_t *addresses,
     ngx_uint_t n)
 {
     ctx->addresses = ngx_palloc(ctx->pool, n * sizeof(address_t));
@@ -171,7 +171,7 @@ ngx_agent_resolve_cancel(void *data)
 
 
 ngx_agent_reason_e
-ngx_agent_guard(ngx_agent_ctx_t *ctx)
+ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
 {
     ngx_uint_t    i, good;
     address_t    *addresses;
@@ -196,7 +196,7 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
             continue;
         }
 
-        if (ngx_agent_is_own(&addresses[i], ctx->port)) {
+        if (ngx_agent_resolve_is_own(&addresses[i], ctx->port)) {
             first = first ? first : "the broker itself";
             continue;
         }
@@ -206,7 +206,7 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
 
     /* the audit line names what would be, or was not, dialled */
 
-    if (ngx_agent_name_peer(ctx, &addresses[0]) != NGX_OK) {
+    if (ngx_agent_resolve_name(ctx, &addresses[0]) != NGX_OK) {
         return NGX_AGENT_REASON_INTERNAL;
     }
 
@@ -220,7 +220,7 @@ ngx_agent_guard(ngx_agent_ctx_t *ctx)
 /* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it. */
 
 ngx_int_t
-ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a)
+ngx_agent_resolve_name(ngx_agent_ctx_t *ctx, const address_t *a)
 {
     u_char  *p;
 
@@ -246,7 +246,7 @@ ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a)
     }
 
     *p++ = ':';
-    p = ngx_agent_port(p, ctx->port);
+    p = ngx_agent_resolve_port(p, ctx->port);
 
     ctx->peer.len = p - ctx->peer.data;
 
@@ -255,7 +255,7 @@ ngx_agent_name_peer(ngx_agent_ctx_t *ctx, const address_t *a)
 
 
 u_char *
-ngx_agent_port(u_char *p, in_port_t port)
+ngx_agent_resolve_port(u_char *p, in_port_t port)
 {
     u_char  text[sizeof("65535") - 1], *first;
 
@@ -273,7 +273,7 @@ ngx_agent_port(u_char *p, in_port_t port)
 /* Would this be a connection to one of our own listeners? */
 
 static ngx_uint_t
-ngx_agent_is_own(address_t *a, in_port_t port)
+ngx_agent_resolve_is_own(address_t *a, in_port_t port)
 {
     size_t                len;
     u_char               *bytes, *own;
@@ -319,7 +319,7 @@ ngx_agent_is_own(address_t *a, in_port_t port)
         {
             /* a wildcard: it answers on every address of this host */
 
-            if (ngx_agent_is_local(own, len)) {
+            if (ngx_agent_resolve_is_local(own, len)) {
                 return 1;
             }
 
@@ -337,7 +337,7 @@ ngx_agent_is_own(address_t *a, in_port_t port)
 /* Only an address of this host can be bound; no packet is sent for it. */
 
 static ngx_uint_t
-ngx_agent_is_local(u_char *bytes, size_t len)
+ngx_agent_resolve_is_local(u_char *bytes, size_t len)
 {
     ngx_socket_t     s;
     ngx_uint_t       local;

@@ -24,17 +24,19 @@
 
 static ngx_int_t ngx_agent_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
-static ngx_int_t ngx_agent_peer_init(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
-static ngx_int_t ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data);
-static void ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data,
+static ngx_int_t ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
-static ngx_int_t ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data);
-static void ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data);
-static int ngx_agent_verify(int ok, X509_STORE_CTX *store);
-static X509_STORE *ngx_agent_trust(const policy_rule_t *rule);
+static ngx_int_t ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data);
+static int ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store);
+static X509_STORE *ngx_agent_upstream_trust(const policy_rule_t *rule);
 
-static ngx_int_t ngx_agent_rejudge(ngx_http_request_t *r,
+static ngx_int_t ngx_agent_upstream_rejudge(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
 
@@ -66,7 +68,7 @@ ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 static ngx_int_t
 ngx_agent_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 {
-    us->peer.init = ngx_agent_peer_init;
+    us->peer.init = ngx_agent_upstream_peer_init;
 
     return NGX_OK;
 }
@@ -146,7 +148,8 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
 
 
 static ngx_int_t
-ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
+ngx_agent_upstream_peer_init(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us)
 {
     const char           *why;
     ngx_agent_ctx_t      *ctx;
@@ -171,13 +174,13 @@ ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
     }
 
     if (ctx->set->generation != ngx_agent_zone_generation()
-        && ngx_agent_rejudge(r, ctx) != NGX_OK)
+        && ngx_agent_upstream_rejudge(r, ctx) != NGX_OK)
     {
         ctx->failure = "policy_changed";
         return NGX_ERROR;
     }
 
-    if (ngx_agent_rewrite(r, ctx) != NGX_OK) {
+    if (ngx_agent_headers_rewrite(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -187,13 +190,13 @@ ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
     u->ssl = ctx->tls;                      /* the rule says, not proxy_pass */
 
     u->peer.data = ctx;
-    u->peer.get = ngx_agent_peer_get;
-    u->peer.free = ngx_agent_peer_free;
+    u->peer.get = ngx_agent_upstream_peer_get;
+    u->peer.free = ngx_agent_upstream_peer_free;
     u->peer.tries = ctx->addresses_count;
 
 #if (NGX_HTTP_SSL)
-    u->peer.set_session = ngx_agent_peer_tls;
-    u->peer.save_session = ngx_agent_peer_save;
+    u->peer.set_session = ngx_agent_upstream_peer_tls;
+    u->peer.save_session = ngx_agent_upstream_peer_save;
 #endif
 
     return NGX_OK;
@@ -207,15 +210,15 @@ ngx_agent_peer_init(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us)
  */
 
 static ngx_int_t
-ngx_agent_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ngx_uint_t            i;
-    const char           *why;
-    const policy_t       *policy;
-    ngx_agent_set_t      *set;
-    const policy_rule_t  *rule, *old;
+    ngx_uint_t             i;
+    const char            *why;
+    const policy_t        *policy;
+    ngx_agent_policies_t  *set;
+    const policy_rule_t   *rule, *old;
 
-    set = ngx_agent_set_hold(r->pool, r->connection->log);
+    set = ngx_agent_policies_hold(r->pool, r->connection->log);
     if (set == NULL) {
         return NGX_ERROR;
     }
@@ -255,7 +258,7 @@ ngx_agent_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
 
 static ngx_int_t
-ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
+ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
@@ -269,11 +272,11 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     if (!ctx->kept) {
         ctx->kept = 1;
 
-        a = ngx_agent_reuse_get(pc, ctx);
+        a = ngx_agent_keepalive_get(pc, ctx);
 
         if (a) {
-            return ngx_agent_peer_address(pc, ctx, a) == NGX_OK ? NGX_DONE
-                                                                : NGX_ERROR;
+            return ngx_agent_upstream_peer_address(pc, ctx, a) == NGX_OK
+                   ? NGX_DONE : NGX_ERROR;
         }
     }
 
@@ -284,14 +287,15 @@ ngx_agent_peer_get(ngx_peer_connection_t *pc, void *data)
     pc->cached = 0;
     pc->connection = NULL;
 
-    return ngx_agent_peer_address(pc, ctx, &ctx->addresses[ctx->next++]);
+    return ngx_agent_upstream_peer_address(pc, ctx,
+                                           &ctx->addresses[ctx->next++]);
 }
 
 
 /* Where the request goes; the name is for nginx's logs and for the audit. */
 
 ngx_int_t
-ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
+ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     address_t *a)
 {
     struct sockaddr_in   *sin;
@@ -318,12 +322,13 @@ ngx_agent_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 
     pc->name = &ctx->peer;
 
-    return (a == ctx->named) ? NGX_OK : ngx_agent_name_peer(ctx, a);
+    return (a == ctx->named) ? NGX_OK : ngx_agent_resolve_name(ctx, a);
 }
 
 
 static void
-ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
+ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state)
 {
     ngx_agent_ctx_t *ctx = data;
 
@@ -360,7 +365,7 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
         }
     }
 
-    ngx_agent_reuse_put(pc, ctx, state);
+    ngx_agent_keepalive_put(pc, ctx, state);
 
     if (pc->tries) {
         pc->tries--;
@@ -378,7 +383,7 @@ ngx_agent_peer_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
  */
 
 static ngx_int_t
-ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
+ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
@@ -416,11 +421,11 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
         return NGX_ERROR;
     }
 
-    SSL_set_verify(ssl, SSL_VERIFY_PEER, ngx_agent_verify);
+    SSL_set_verify(ssl, SSL_VERIFY_PEER, ngx_agent_upstream_verify);
 
     if (ctx->rule->trusted_pem) {
 
-        store = ngx_agent_trust(ctx->rule);
+        store = ngx_agent_upstream_trust(ctx->rule);
 
         if (store == NULL || SSL_set1_verify_cert_store(ssl, store) != 1) {
             ctx->failure = "configuration";
@@ -432,7 +437,7 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
         return NGX_ERROR;
     }
 
-    session = ngx_agent_session_get(ctx);
+    session = ngx_agent_keepalive_session_get(ctx);
 
     if (session && ngx_ssl_set_session(pc->connection, session) != NGX_OK) {
         return NGX_ERROR;
@@ -448,7 +453,7 @@ ngx_agent_peer_tls(ngx_peer_connection_t *pc, void *data)
  */
 
 static void
-ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data)
+ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
@@ -463,7 +468,7 @@ ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data)
     session = ngx_ssl_get_session(pc->connection);
 
     if (session) {
-        ngx_agent_session_put(ctx, session);
+        ngx_agent_keepalive_session_put(ctx, session);
     }
 }
 
@@ -471,7 +476,7 @@ ngx_agent_peer_save(ngx_peer_connection_t *pc, void *data)
 
 
 static int
-ngx_agent_verify(int ok, X509_STORE_CTX *store)
+ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store)
 {
     return ok;
 }
@@ -480,7 +485,7 @@ ngx_agent_verify(int ok, X509_STORE_CTX *store)
 /* The trust store of a rule, made once a worker and generation. */
 
 static X509_STORE *
-ngx_agent_trust(const policy_rule_t *rule)
+ngx_agent_upstream_trust(const policy_rule_t *rule)
 {
     BIO         *bio;
     X509        *x509;

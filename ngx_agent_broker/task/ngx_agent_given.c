@@ -26,7 +26,7 @@ static ngx_pid_t  ngx_agent_interrupt_pid;
 
 
 void
-ngx_agent_interrupt(ngx_uint_t on)
+ngx_agent_given_interrupt(ngx_uint_t on)
 {
     struct sigevent    event;
     struct itimerspec  when;
@@ -67,16 +67,16 @@ ngx_agent_interrupt(ngx_uint_t on)
  */
 
 void
-ngx_agent_close_given(ngx_socket_t s)
+ngx_agent_given_close(ngx_socket_t s)
 {
-    ngx_agent_interrupt(1);
+    ngx_agent_given_interrupt(1);
     (void) ngx_close_socket(s);
-    ngx_agent_interrupt(0);
+    ngx_agent_given_interrupt(0);
 }
 
 
 uint64_t
-ngx_agent_netns_cookie(ngx_socket_t s)
+ngx_agent_given_netns(ngx_socket_t s)
 {
     uint64_t   cookie;
     socklen_t  len;

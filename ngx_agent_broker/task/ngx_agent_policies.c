@@ -10,21 +10,21 @@
 #include <openssl/x509.h>
 
 
-static void ngx_agent_set_data_free(void *data);
-static void ngx_agent_set_cleanup(void *data);
+static void ngx_agent_policies_data_free(void *data);
+static void ngx_agent_policies_cleanup(void *data);
 
 
-static ngx_agent_set_t  *ngx_agent_set;
+static ngx_agent_policies_t  *ngx_agent_set;
 
 
-ngx_agent_set_t *
-ngx_agent_set_get(ngx_log_t *log)
+ngx_agent_policies_t *
+ngx_agent_policies_get(ngx_log_t *log)
 {
-    char             *text, err[POLICY_ERROR_MAX];
-    size_t            len;
-    uint64_t          generation;
-    policy_set_t     *policies;
-    ngx_agent_set_t  *set;
+    char                  *text, err[POLICY_ERROR_MAX];
+    size_t                 len;
+    uint64_t               generation;
+    policy_set_t          *policies;
+    ngx_agent_policies_t  *set;
 
     set = ngx_agent_set;
 
@@ -48,9 +48,9 @@ ngx_agent_set_get(ngx_log_t *log)
         return NULL;
     }
 
-    policies->data_free = ngx_agent_set_data_free;
+    policies->data_free = ngx_agent_policies_data_free;
 
-    set = malloc(sizeof(ngx_agent_set_t));
+    set = malloc(sizeof(ngx_agent_policies_t));
     if (set == NULL) {
         policy_set_free(policies);
         return NULL;
@@ -61,7 +61,7 @@ ngx_agent_set_get(ngx_log_t *log)
     set->references = 2;                /* the worker's and the caller's */
 
     if (ngx_agent_set) {
-        ngx_agent_set_release(ngx_agent_set);
+        ngx_agent_policies_release(ngx_agent_set);
     }
 
     ngx_agent_set = set;
@@ -71,7 +71,7 @@ ngx_agent_set_get(ngx_log_t *log)
 
 
 void
-ngx_agent_set_release(ngx_agent_set_t *set)
+ngx_agent_policies_release(ngx_agent_policies_t *set)
 {
     if (--set->references == 0) {
         policy_set_free(set->policies);
@@ -80,23 +80,23 @@ ngx_agent_set_release(ngx_agent_set_t *set)
 }
 
 
-ngx_agent_set_t *
-ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log)
+ngx_agent_policies_t *
+ngx_agent_policies_hold(ngx_pool_t *pool, ngx_log_t *log)
 {
-    ngx_agent_set_t     *set;
-    ngx_pool_cleanup_t  *cln;
+    ngx_agent_policies_t  *set;
+    ngx_pool_cleanup_t    *cln;
 
     cln = ngx_pool_cleanup_add(pool, 0);
     if (cln == NULL) {
         return NULL;
     }
 
-    set = ngx_agent_set_get(log);
+    set = ngx_agent_policies_get(log);
     if (set == NULL) {
         return NULL;
     }
 
-    cln->handler = ngx_agent_set_cleanup;
+    cln->handler = ngx_agent_policies_cleanup;
     cln->data = set;
 
     return set;
@@ -106,14 +106,14 @@ ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log)
 /* A rule's data is the trust store made of its trusted certificates. */
 
 static void
-ngx_agent_set_data_free(void *data)
+ngx_agent_policies_data_free(void *data)
 {
     X509_STORE_free(data);
 }
 
 
 static void
-ngx_agent_set_cleanup(void *data)
+ngx_agent_policies_cleanup(void *data)
 {
-    ngx_agent_set_release(data);
+    ngx_agent_policies_release(data);
 }

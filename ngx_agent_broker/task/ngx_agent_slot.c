@@ -303,7 +303,7 @@ ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
     view->allowed = slot->allowed;
     view->denied = slot->denied;
     view->audit_lines = slot->used[BOUND_AUDIT_LINES];
-    view->is_over = ngx_agent_slot_over(slot);
+    view->is_over = ngx_agent_zone_is_over(slot);
     ngx_memcpy(view->policy, slot->policy, sizeof(view->policy));
     ngx_memcpy(view->policy_hash, slot->policy_hash,
                sizeof(view->policy_hash));

@@ -45,18 +45,18 @@ ngx_agent_task_release(ngx_agent_task_t *task)
 
 
 void
-ngx_agent_doors_close(ngx_agent_task_t *task)
+ngx_agent_task_close_doors(ngx_agent_task_t *task)
 {
     ngx_uint_t  i;
 
     for (i = 0; i < task->doors_count; i++) {
-        ngx_agent_door_close(&task->doors[i]);
+        ngx_agent_task_close_door(&task->doors[i]);
     }
 }
 
 
 void
-ngx_agent_door_close(ngx_agent_door_t *door)
+ngx_agent_task_close_door(ngx_agent_door_t *door)
 {
     ngx_socket_t       s;
     ngx_connection_t  *c;
@@ -91,12 +91,12 @@ ngx_agent_door_close(ngx_agent_door_t *door)
     ngx_free_connection(c);
     c->fd = (ngx_socket_t) -1;
 
-    ngx_agent_close_given(s);
+    ngx_agent_given_close(s);
 }
 
 
 const char *
-ngx_agent_door_name(ngx_agent_door_e kind)
+ngx_agent_task_door_name(ngx_agent_door_e kind)
 {
     static const char  *names[NGX_AGENT_DOORS] = {
         [NGX_AGENT_DOOR_PROXY] = "proxy",
@@ -142,12 +142,12 @@ ngx_agent_task_cut(ngx_agent_task_t *task)
 void
 ngx_agent_task_accepted(ngx_connection_t *c)
 {
-    ngx_agent_connection(c)->door->handler(c);
+    ngx_agent_task_connection(c)->door->handler(c);
 }
 
 
 ngx_agent_connection_t *
-ngx_agent_connection(ngx_connection_t *c)
+ngx_agent_task_connection(ngx_connection_t *c)
 {
     if (c->listening == NULL
         || c->listening->handler != ngx_agent_task_accepted)
@@ -160,11 +160,11 @@ ngx_agent_connection(ngx_connection_t *c)
 
 
 ngx_agent_task_t *
-ngx_agent_connection_task(ngx_connection_t *c)
+ngx_agent_task_of(ngx_connection_t *c)
 {
     ngx_agent_connection_t  *ac;
 
-    ac = ngx_agent_connection(c);
+    ac = ngx_agent_task_connection(c);
 
     return ac ? ac->task : NULL;
 }

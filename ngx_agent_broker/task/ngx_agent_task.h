@@ -187,7 +187,7 @@ typedef struct {
     policy_set_t  *policies;
     uint64_t       generation;
     ngx_uint_t     references;
-} ngx_agent_set_t;
+} ngx_agent_policies_t;
 
 
 /* ngx_agent_zone.c */
@@ -209,10 +209,10 @@ char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
  * Copies a credential's value to dst; returns its length, 0 when there is
  * none or it does not fit.  *revision gets the vault's.
  */
-size_t ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
+size_t ngx_agent_zone_vault_copy(const char *name, u_char *dst, size_t cap,
     uint64_t *revision);
 
-uint64_t ngx_agent_vault_revision(void);
+uint64_t ngx_agent_zone_vault_revision(void);
 
 
 /* ngx_agent_slot.c */
@@ -252,47 +252,50 @@ ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
  * the first time past it (so that one line can say so).  NGX_BUSY also where
  * the audit's budget is used up.
  */
-ngx_int_t ngx_agent_slot_spend(const u_char *id, bound_id_t bound);
+ngx_int_t ngx_agent_usage_spend(const u_char *id, bound_id_t bound);
 
 /* Counts one more request: BOUND_COUNT, or the bound that is used up. */
-bound_id_t ngx_agent_slot_admit(const u_char *id);
+bound_id_t ngx_agent_usage_admit(const u_char *id);
 
 /* Counts n of it at once: NGX_OK, or NGX_BUSY past the bound. */
-ngx_int_t ngx_agent_slot_charge(const u_char *id, bound_id_t bound,
+ngx_int_t ngx_agent_usage_charge(const u_char *id, bound_id_t bound,
     uint64_t n);
 
 /* The bytes of what has ended. */
-void ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down);
+void ngx_agent_usage_bytes(const u_char *id, uint64_t up, uint64_t down);
 
 /* How long a TLS handshake of the task has to wait, in ms. */
-ngx_msec_t ngx_agent_slot_handshake(const u_char *id);
+ngx_msec_t ngx_agent_usage_handshake(const u_char *id);
 
-void ngx_agent_slot_deny(const u_char *id);
+void ngx_agent_usage_deny(const u_char *id);
 
 /*
  * Lines of the task are in the audit: NGX_ABORT the first time that they
  * reach its budget.
  */
-ngx_int_t ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+ngx_int_t ngx_agent_usage_recorded(const u_char *id, ngx_uint_t allowed,
     ngx_uint_t lines, size_t bytes);
 
 /* Is the budget used up?  Then nothing more of the task is recorded. */
-ngx_uint_t ngx_agent_slot_is_over(const u_char *id);
+ngx_uint_t ngx_agent_usage_is_over(const u_char *id);
 
 /* One more refusal; of a name that was asked for where is_dns. */
-void ngx_agent_slot_refuse(const u_char *id, const target_t *target,
+void ngx_agent_usage_refuse(const u_char *id, const target_t *target,
     ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint);
 
 /* The refusals as a JSON array, the number of all in *count. */
-json_t *ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count);
+json_t *ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count);
 
 
 /* ngx_agent_policies.c */
 
-ngx_agent_set_t *ngx_agent_set_get(ngx_log_t *log);     /* adds a reference */
-void ngx_agent_set_release(ngx_agent_set_t *set);
-ngx_agent_set_t *ngx_agent_set_hold(ngx_pool_t *pool, ngx_log_t *log);
-                                        /* released with the pool */
+/* The newest ones with one more reference, or NULL. */
+ngx_agent_policies_t *ngx_agent_policies_get(ngx_log_t *log);
+void ngx_agent_policies_release(ngx_agent_policies_t *set);
+
+/* The same, released with the pool. */
+ngx_agent_policies_t *ngx_agent_policies_hold(ngx_pool_t *pool,
+    ngx_log_t *log);
 
 
 /* ngx_agent_lease.c */
@@ -330,18 +333,18 @@ void ngx_agent_task_release(ngx_agent_task_t *task);
 void ngx_agent_task_cut(ngx_agent_task_t *task);
 
 /* One door: removed from the event loop first, then closed. */
-void ngx_agent_door_close(ngx_agent_door_t *door);
-void ngx_agent_doors_close(ngx_agent_task_t *task);
+void ngx_agent_task_close_door(ngx_agent_door_t *door);
+void ngx_agent_task_close_doors(ngx_agent_task_t *task);
 
 /* The protocol's word for a kind of door. */
-const char *ngx_agent_door_name(ngx_agent_door_e kind);
+const char *ngx_agent_task_door_name(ngx_agent_door_e kind);
 
 /* The handler of every door, by which its connections are known. */
 void ngx_agent_task_accepted(ngx_connection_t *c);
 
 /* NULL where no door led to the connection. */
-ngx_agent_connection_t *ngx_agent_connection(ngx_connection_t *c);
-ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
+ngx_agent_connection_t *ngx_agent_task_connection(ngx_connection_t *c);
+ngx_agent_task_t *ngx_agent_task_of(ngx_connection_t *c);
 
 
 /* ngx_agent_given.c */
@@ -351,13 +354,13 @@ ngx_agent_task_t *ngx_agent_connection_task(ngx_connection_t *c);
  * interrupts it.  For calls that use, take or close what a launcher has given
  * and may have prepared, so that they wait.
  */
-void ngx_agent_interrupt(ngx_uint_t on);
+void ngx_agent_given_interrupt(ngx_uint_t on);
 
 /* Closes a socket that a launcher has given. */
-void ngx_agent_close_given(ngx_socket_t s);
+void ngx_agent_given_close(ngx_socket_t s);
 
 /* The net namespace of a socket, as SO_NETNS_COOKIE names it; or 0. */
-uint64_t ngx_agent_netns_cookie(ngx_socket_t s);
+uint64_t ngx_agent_given_netns(ngx_socket_t s);
 
 
 #endif /* NGX_AGENT_TASK_H */

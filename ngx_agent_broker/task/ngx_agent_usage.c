@@ -13,7 +13,7 @@
 
 
 ngx_int_t
-ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
+ngx_agent_usage_spend(const u_char *id, bound_id_t bound)
 {
     ngx_int_t          rc;
     ngx_agent_slot_t  *slot;
@@ -25,7 +25,7 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
     if (slot) {
         slot->used[bound]++;
 
-        if (ngx_agent_slot_over(slot)) {
+        if (ngx_agent_zone_is_over(slot)) {
             rc = NGX_BUSY;
 
         } else if (slot->used[bound] <= slot->bounds[bound]) {
@@ -43,7 +43,7 @@ ngx_agent_slot_spend(const u_char *id, bound_id_t bound)
 
 
 bound_id_t
-ngx_agent_slot_admit(const u_char *id)
+ngx_agent_usage_admit(const u_char *id)
 {
     ngx_uint_t         i;
     bound_id_t         bound;
@@ -76,7 +76,7 @@ ngx_agent_slot_admit(const u_char *id)
 
 
 ngx_int_t
-ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
+ngx_agent_usage_charge(const u_char *id, bound_id_t bound, uint64_t n)
 {
     ngx_int_t          rc;
     ngx_agent_slot_t  *slot;
@@ -100,7 +100,7 @@ ngx_agent_slot_charge(const u_char *id, bound_id_t bound, uint64_t n)
 
 
 void
-ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down)
+ngx_agent_usage_bytes(const u_char *id, uint64_t up, uint64_t down)
 {
     ngx_agent_slot_t  *slot;
 
@@ -121,7 +121,7 @@ ngx_agent_slot_bytes(const u_char *id, uint64_t up, uint64_t down)
  */
 
 ngx_msec_t
-ngx_agent_slot_handshake(const u_char *id)
+ngx_agent_usage_handshake(const u_char *id)
 {
     ngx_msec_t         wait;
     ngx_msec_int_t     ahead;
@@ -159,7 +159,7 @@ ngx_agent_slot_handshake(const u_char *id)
 
 
 void
-ngx_agent_slot_deny(const u_char *id)
+ngx_agent_usage_deny(const u_char *id)
 {
     ngx_agent_slot_t  *slot;
 
@@ -174,7 +174,7 @@ ngx_agent_slot_deny(const u_char *id)
 
 
 ngx_int_t
-ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
+ngx_agent_usage_recorded(const u_char *id, ngx_uint_t allowed,
     ngx_uint_t lines, size_t bytes)
 {
     ngx_int_t          rc;
@@ -186,13 +186,13 @@ ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
     slot = ngx_agent_slot_lock(id);
 
     if (slot) {
-        over = ngx_agent_slot_over(slot);
+        over = ngx_agent_zone_is_over(slot);
 
         slot->allowed += allowed;
         slot->used[BOUND_AUDIT_LINES] += lines;
         slot->used[BOUND_AUDIT_BYTES] += bytes;
 
-        if (!over && ngx_agent_slot_over(slot)) {
+        if (!over && ngx_agent_zone_is_over(slot)) {
             rc = NGX_ABORT;
         }
     }
@@ -204,7 +204,7 @@ ngx_agent_slot_recorded(const u_char *id, ngx_uint_t allowed,
 
 
 ngx_uint_t
-ngx_agent_slot_is_over(const u_char *id)
+ngx_agent_usage_is_over(const u_char *id)
 {
     ngx_agent_slot_view_t  view;
 
@@ -218,7 +218,7 @@ ngx_agent_slot_is_over(const u_char *id)
  */
 
 void
-ngx_agent_slot_refuse(const u_char *id, const target_t *target,
+ngx_agent_usage_refuse(const u_char *id, const target_t *target,
     ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint)
 {
     u_char               *p;
@@ -311,7 +311,7 @@ done:
 
 
 json_t *
-ngx_agent_slot_refusals(const u_char *id, ngx_uint_t *count)
+ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
 {
     size_t                left, len;
     u_char               *p;

@@ -38,7 +38,8 @@ typedef struct {
 static ngx_int_t ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static void ngx_agent_zone_insert(ngx_rbtree_node_t *temp,
     ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
-static ngx_int_t ngx_agent_vault_init(ngx_shm_zone_t *shm_zone, void *data);
+static ngx_int_t ngx_agent_zone_vault_init(ngx_shm_zone_t *shm_zone,
+    void *data);
 
 
 /* Set in the master at each start of a configuration, inherited by workers. */
@@ -104,7 +105,7 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_ERROR;
     }
 
-    amcf->vault_zone->init = ngx_agent_vault_init;
+    amcf->vault_zone->init = ngx_agent_zone_vault_init;
     amcf->vault_zone->data = amcf;
 
     return NGX_OK;
@@ -210,7 +211,7 @@ ngx_agent_zone_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
 
 
 static ngx_int_t
-ngx_agent_vault_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_agent_zone_vault_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     size_t                  need;
     ngx_slab_pool_t        *pool;
@@ -361,7 +362,7 @@ ngx_agent_zone_text(size_t *len, uint64_t *generation)
 
 
 size_t
-ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
+ngx_agent_zone_vault_copy(const char *name, u_char *dst, size_t cap,
     uint64_t *revision)
 {
     size_t                len;
@@ -390,7 +391,7 @@ ngx_agent_vault_copy(const char *name, u_char *dst, size_t cap,
 
 
 uint64_t
-ngx_agent_vault_revision(void)
+ngx_agent_zone_vault_revision(void)
 {
     return ngx_agent_vault->revision;
 }

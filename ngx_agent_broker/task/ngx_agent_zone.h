@@ -45,7 +45,7 @@ void ngx_agent_slot_unlock(void);
 
 /* Under the zone's lock. */
 
-#define ngx_agent_slot_over(slot)                                             \
+#define ngx_agent_zone_is_over(slot)                                          \
     ((slot)->used[BOUND_AUDIT_LINES] >= (slot)->bounds[BOUND_AUDIT_LINES]     \
      || (slot)->used[BOUND_AUDIT_BYTES] >= (slot)->bounds[BOUND_AUDIT_BYTES])
 
