@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# Things that programs in other boxes have tried, or have needed.
+# What programs in other boxes have tried in order to get out, to stay, or to
+# get more of the host than others.
 
 use v5.36;
 
@@ -12,9 +13,10 @@ use Test::More;
 for my $user (ways()) {
     my $way = way($user);
     my @as = (user => $user);
-    my $j;
-
-    $j = python(<<'END', @as);
+    subtest "A-121 $way: a sibling by CLONE_PARENT is not taken for the task"
+        => sub
+    {
+        my $j = python(<<'END', @as);
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 CLONE_PARENT, SIGCHLD = 0x8000, 17
@@ -24,24 +26,35 @@ if pid == 0:
 print(pid > 0, flush=True)
 os._exit(4)
 END
-    is($j->{exit_code}, 4,
-       "A-121 $way: a sibling by CLONE_PARENT is not taken for the task");
+        is($j->{exit_code}, 4,
+           'the exit code is the task\'s');
+    };
 
-    $j = python(<<'END', @as);
+    subtest "A-128 $way: grandchildren reach /dev/null, maps and their streams"
+        => sub
+    {
+        my $j = python(<<'END', @as);
 import os, subprocess
 assert os.fstat(0).st_rdev == os.makedev(1, 3)
 subprocess.run(['sh', '-c', 'sh -c "echo x > /dev/null && wc -c < '
                 '/proc/self/maps"; echo e > /dev/stderr; echo o > /dev/stdout'])
 END
-    like($j->{stdout}, qr/^[1-9]\d*\no\n\z/,
-         "A-128 $way: grandchildren reach /dev/null, maps and their streams");
-    is($j->{stderr}, "e\n", 'by their names in /dev');
+        like($j->{stdout}, qr/^[1-9]\d*\no\n\z/,
+             '/dev/null and /dev/stdout are written, maps are read');
+        is($j->{stderr}, "e\n", '/dev/stderr is written');
+    };
 
-    $j = box('cd /tmp/work; ulimit -c unlimited 2>&1; sh -c "kill -ABRT \$\$"; '
-             . 'ls -A', @as);
-    unlike($j->{stdout}, qr/core/, "A-048 $way: a crash leaves no core");
+    subtest "A-048 $way: a crash leaves no core" => sub {
+        my $j = box('cd /tmp/work; ulimit -c unlimited 2>&1; sh -c "kill -ABRT \$\$"; '
+                    . 'ls -A', @as);
+        unlike($j->{stdout}, qr/core/,
+               'no file named core is in the working directory');
+    };
 
-    $j = python(<<'END', @as);
+    subtest "A-037 A-069 A-095 $way: new programs run, leases are refused"
+        => sub
+    {
+        my $j = python(<<'END', @as);
 import os, errno, fcntl
 n = 0
 for i in range(300):
@@ -61,21 +74,26 @@ for cmd in (fcntl.F_SETLEASE, fcntl.F_NOTIFY):
     except OSError as e:
         print(errno.errorcode[e.errno])
 END
-    is($j->{stdout}, "0\n0\nEPERM\nEPERM\n",
-       "A-095 A-069 A-037 $way: new programs run, leases are refused")
-        or diag $j->{stderr};
+        is($j->{stdout}, "0\n0\nEPERM\nEPERM\n",
+           '300 scripts and a program in memory run; leases and notices are '
+           . 'EPERM')
+            or diag $j->{stderr};
+    };
 
-    $j = python(<<'END', @as);
+    subtest "A-002 A-041 $way: the working directory is the box's own" => sub {
+        my $j = python(<<'END', @as);
 import os
 for p in ('.git/hooks/x', '.bashrc', '.npmrc'):
     os.makedirs(os.path.dirname(p) or '.', exist_ok=True)
     open(p, 'w').close()
 print(os.getcwd(), os.path.realpath('.'))
 END
-    is($j->{stdout}, "/tmp/work /tmp/work\n",
-       "A-041 A-002 $way: the working directory is the box's own");
+        is($j->{stdout}, "/tmp/work /tmp/work\n",
+           'hooks and start-up files of the task stay in /tmp/work');
+    };
 
-    $j = python(<<'END', @as);
+    subtest "A-109 $way: no better place in the scheduler can be taken" => sub {
+        my $j = python(<<'END', @as);
 import os, resource, time
 for p in (os.SCHED_FIFO, os.SCHED_RR):
     try:
@@ -89,10 +107,14 @@ try:
 except PermissionError:
     print('refused')
 END
-    is($j->{stdout}, "refused\n" x 3,
-       "A-109 $way: no better place in the scheduler can be taken");
+        is($j->{stdout}, "refused\n" x 3,
+           'FIFO, RR and a lower nice value are refused');
+    };
 
-    $j = python(<<'END', @as);
+    subtest "$way: a task can lower its own priority and limits, not those "
+            . "of pid 1" => sub
+    {
+        my $j = python(<<'END', @as);
 import ctypes, os, resource
 libc = ctypes.CDLL(None, use_errno=True)
 attr = (ctypes.c_uint32 * 14)(56, 5)
@@ -121,11 +143,15 @@ assert libc.syscall(251, 1, 0, 3 << 13) == 0
 resource.prlimit(os.getpid(), resource.RLIMIT_NOFILE, (9, 9))
 print(os.getpriority(os.PRIO_PROCESS, 0), resource.prlimit(0, 7))
 END
-    is($j->{stdout}, 'True ' x 10 . "True\n6 (9, 9)\n",
-       "$way: a task's own place and limits are its to lower, pid 1's are not")
-        or diag $j->{stderr};
+        is($j->{stdout}, 'True ' x 10 . "True\n6 (9, 9)\n",
+           'eleven calls on pid 1 are EPERM; control: seven of its own work')
+            or diag $j->{stderr};
+    };
 
-    $j = python(<<'END', @as);
+    subtest "A-049 A-073 A-080 $way: nothing listens to the box but itself"
+        => sub
+    {
+        my $j = python(<<'END', @as);
 import os, socket, ctypes
 def no(f):
     try:
@@ -143,18 +169,16 @@ print(sorted(i[1] for i in socket.if_nameindex()))
 t = socket.create_server(('::1', 0), family=socket.AF_INET6)
 socket.create_connection(t.getsockname()[:2]).close()
 END
-    is($j->{stdout}, "True True True True True\n['lo']\n",
-       "A-049 A-073 A-080 $way: nothing listens to the box but itself")
-        or diag $j->{stderr};
+        is($j->{stdout}, "True True True True True\n['lo']\n",
+           'the host\'s sockets and two addresses fail; control: ::1 works')
+            or diag $j->{stderr};
+    };
 }
 
-# Started from a terminal, the box has no way to it.  `script` gives the
-# launcher one of its own.
+# `script` gives the launcher a terminal of its own
 
-{
-    my $code = dir() . '/tty.py';
-    open my $f, '>', $code;
-    print $f <<'END';
+subtest 'A-055 a box started from a terminal cannot type into it' => sub {
+    my $code = write_file('tty.py', <<'END');
 import fcntl, os, errno
 for fd in (0, 1, 2):
     for call in (0x5412, 0x541c):
@@ -169,14 +193,13 @@ try:
 except OSError as e:
     print(errno.errorcode[e.errno])
 END
-    close $f;
     my $jail = dir() . '/jail';
     my $out = `script -qec "$jail run --offline --code $code -- python3" /dev/null`;
     my ($text) = $out =~ /"stdout":"([^"]*)"/;
     is($text, 'EPERM\\n' x 6 . 'ENXIO\\n',
-       'A-055 a box started from a terminal cannot type into it') or diag $out;
-}
+       'TIOCSTI and TIOCLINUX are EPERM, /dev/tty is ENXIO') or diag $out;
+};
 
-is(join(' ', leftovers()), '', 'no process of a box is left');
+none_left();
 
 done_testing;
