@@ -37,7 +37,7 @@
  *
  * A box with a small share of the processors has a guard beside it, a second
  * child of the launcher's that ends the box for a launcher that was killed
- * (guard.c).  Between them is the `cord`, which hangs up with the launcher.
+ * (guard.c).  Between them is `hangup`, a socket that ends with the launcher.
  *
  * Who waits for whom: the launcher for the pidfd of pid 1, which says that
  * the whole pid namespace is gone; pid 1 for all processes of the box.

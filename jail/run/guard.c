@@ -9,7 +9,7 @@
  *
  * It has a session of its own and blocks every signal, so that what is sent
  * to the launcher's group or from its terminal does not reach it.  It holds
- * the group's directories, the pidfd of the box, and its end of the cord:
+ * the group's directories, the pidfd of the box, and its end of `hangup`:
  * nothing that a caller or a broker takes for a living launcher.  Nobody in
  * the box can name it: it is not in its pid namespace.
  *
@@ -44,9 +44,9 @@
 #define GUARD_FDS     (2 + 1 + 2 * CGROUP_ATTACH_MAX)
 
 
-static int guard_heard(int cord);
-static noreturn void guard_run(int cord, const box_t *box, cgroup_t *cg);
-static int guard_leave(int cord, const box_t *box, cgroup_t *cg);
+static int guard_heard(int hangup);
+static noreturn void guard_run(int hangup, const box_t *box, cgroup_t *cg);
+static int guard_leave(int hangup, const box_t *box, cgroup_t *cg);
 static int guard_poll(int fd, short events, int ms);
 
 
@@ -61,33 +61,33 @@ guard_is_needed(const uint64_t limits[LIMIT_COUNT])
 int
 guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
 {
-    int  err, cord[2];
+    int  err, pair[2];
 
-    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, cord) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, pair) != 0) {
         return fault_set_cause(fault, STAGE_TIE, errno, CAUSE_GUARD,
-                               "the cord of the box's guard cannot be made");
+                               "the socket of the box's guard cannot be made");
     }
 
     g->pid = fork();
 
     if (g->pid == 0) {
-        guard_run(cord[1], box, cg);
+        guard_run(pair[1], box, cg);
     }
 
     err = errno;
-    (void) close(cord[1]);
+    (void) close(pair[1]);
 
     if (g->pid == -1) {
         g->pid = 0;
-        (void) close(cord[0]);
+        (void) close(pair[0]);
         return fault_set_cause(fault, STAGE_TIE, err, CAUSE_GUARD,
                                "the box's guard cannot be made");
     }
 
-    g->cord = cord[0];
+    g->hangup = pair[0];
     g->pidfd = (int) syscall(SYS_pidfd_open, g->pid, 0);
 
-    err = guard_heard(g->cord);
+    err = guard_heard(g->hangup);
 
     if (err != 0) {
         return fault_set_cause(fault, STAGE_TIE, err, CAUSE_GUARD,
@@ -101,18 +101,18 @@ guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
 /* What the guard says, once: 0, or the errno for which it does not watch. */
 
 static int
-guard_heard(int cord)
+guard_heard(int hangup)
 {
     int      rc, err;
     ssize_t  n;
 
-    rc = guard_poll(cord, POLLIN, GUARD_WAIT);
+    rc = guard_poll(hangup, POLLIN, GUARD_WAIT);
 
     if (rc != 1) {
         return rc == 0 ? ETIMEDOUT : errno;
     }
 
-    n = recv(cord, &err, sizeof(err), MSG_DONTWAIT);
+    n = recv(hangup, &err, sizeof(err), MSG_DONTWAIT);
 
     if (n == -1) {
         return errno;
@@ -139,27 +139,27 @@ guard_end(guard_t *g)
         (void) close(g->pidfd);
     }
 
-    (void) close(g->cord);
+    (void) close(g->hangup);
     g->pid = 0;
 }
 
 
 static noreturn void
-guard_run(int cord, const box_t *box, cgroup_t *cg)
+guard_run(int hangup, const box_t *box, cgroup_t *cg)
 {
     int  err;
 
-    err = guard_leave(cord, box, cg) == 0 ? 0 : errno;
+    err = guard_leave(hangup, box, cg) == 0 ? 0 : errno;
 
     /* a launcher that is gone by now hears nothing, and is seen below */
 
-    if (send(cord, &err, sizeof(err), MSG_NOSIGNAL) == -1 && errno != EPIPE) {
+    if (send(hangup, &err, sizeof(err), MSG_NOSIGNAL) == -1 && errno != EPIPE) {
         err = errno;
     }
 
     /* what cannot watch is not to take that for the launcher's end */
 
-    if (err != 0 || guard_poll(cord, POLLRDHUP, -1) != 1) {
+    if (err != 0 || guard_poll(hangup, POLLRDHUP, -1) != 1) {
         _exit(1);
     }
 
@@ -180,14 +180,14 @@ guard_run(int cord, const box_t *box, cgroup_t *cg)
 /* It leaves the caller's session, directory and descriptors. */
 
 static int
-guard_leave(int cord, const box_t *box, cgroup_t *cg)
+guard_leave(int hangup, const box_t *box, cgroup_t *cg)
 {
     int       keep[GUARD_FDS];
     unsigned  i, n;
     sigset_t  set;
 
     n = 0;
-    keep[n++] = cord;
+    keep[n++] = hangup;
     keep[n++] = box->pidfd;
 
     if (cg->lock != -1) {

@@ -13,7 +13,7 @@
 typedef struct {
     pid_t  pid;                         /* 0: none */
     int    pidfd;                       /* -1: the kernel gives none */
-    int    cord;                        /* hangs up with the launcher */
+    int    hangup;                      /* its other end is the guard's */
 } guard_t;
 
 

@@ -48,6 +48,8 @@ enum {
 };
 
 
+static void supervise_end(supervise_t *s, reason_t reason);
+static void supervise_failed(supervise_t *s, const char *what);
 static void supervise_sync(supervise_t *s, int64_t now);
 static int supervise_report(supervise_t *s, report_t *report, int *fds,
     unsigned *nfds);
@@ -121,10 +123,7 @@ supervise_run(supervise_t *s)
                                                         fds + FD_BROKER));
 
         if (poll(fds, n, supervise_wait(s, now)) == -1 && errno != EINTR) {
-            (void) fault_set(&s->result->fault,
-                             s->is_told ? STAGE_RUN : STAGE_START, errno,
-                             "poll failed");
-            supervise_kill(s, s->is_told ? REASON_INTERNAL : REASON_SETUP);
+            supervise_failed(s, "poll failed");
         }
 
         now = clock_ms();
@@ -140,14 +139,14 @@ supervise_run(supervise_t *s)
         }
 
         if (fds[FD_OUT].revents) {
-            supervise_output(s, &box->out, &s->result->out);
+            supervise_end(s, supervise_output(s, &box->out, &s->result->out));
         }
 
         if (fds[FD_ERR].revents) {
-            supervise_output(s, &box->err, &s->result->err);
+            supervise_end(s, supervise_output(s, &box->err, &s->result->err));
         }
 
-        supervise_streams(s, fds + FD_STREAMS, now);
+        supervise_end(s, supervise_streams(s, fds + FD_STREAMS, now));
 
         if (fds[FD_SIGNALS].revents) {
             supervise_signals(s);
@@ -187,6 +186,26 @@ supervise_kill(supervise_t *s, reason_t cause)
         box_kill(s->box);
         s->cgroup->ops->kill(s->cgroup, s->box->pid);
     }
+}
+
+
+static void
+supervise_end(supervise_t *s, reason_t reason)
+{
+    if (reason != REASON_OK) {
+        supervise_kill(s, reason);
+    }
+}
+
+
+/* A box that was told to start may have run, whatever it said. */
+
+static void
+supervise_failed(supervise_t *s, const char *what)
+{
+    (void) fault_set(&s->result->fault, s->is_told ? STAGE_RUN : STAGE_START,
+                     errno, "%s", what);
+    supervise_kill(s, s->is_told ? REASON_INTERNAL : REASON_SETUP);
 }
 
 
@@ -250,12 +269,7 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
     }
 
     if (n == -1) {
-        /* a box that was told to start may have run, whatever it said */
-
-        (void) fault_set(&s->result->fault,
-                         s->is_told ? STAGE_RUN : STAGE_START, errno,
-                         "what the box says cannot be read");
-        supervise_kill(s, s->is_told ? REASON_INTERNAL : REASON_SETUP);
+        supervise_failed(s, "what the box says cannot be read");
     }
 
     if (n != (ssize_t) sizeof(*report)) {
@@ -405,7 +419,7 @@ supervise_clock(supervise_t *s, int64_t now)
 {
     if (s->started && !s->is_dead && now >= s->tick) {
         s->tick = now + SUPERVISE_TICK;
-        supervise_look(s, now);
+        supervise_end(s, supervise_limits(s, now));
     }
 
     if (now < s->deadline) {
@@ -484,7 +498,7 @@ supervise_dead(supervise_t *s, int64_t now)
         s->finished = now;
     }
 
-    supervise_look(s, s->finished);
+    supervise_end(s, supervise_limits(s, s->finished));
 
     s->verdict.oom_kills = s->usage.oom_kills;
     s->verdict.pids_refused = s->usage.pids_refused;

@@ -51,12 +51,16 @@ void supervise_run(supervise_t *s);
 void supervise_kill(supervise_t *s, reason_t cause);
 
 
-/* supervise_limits.c: the use of everything limited, and what follows */
-void supervise_look(supervise_t *s, int64_t now);
+/*
+ * Parts of the loop, which say why the box must end: REASON_OK, it need not.
+ *
+ * supervise_limits.c: the use of everything limited.
+ */
+reason_t supervise_limits(supervise_t *s, int64_t now);
 
 /* supervise_streams.c; fds: two each for in, out and err, passed through */
-void supervise_output(supervise_t *s, int *fd, output_t *out);
-void supervise_streams(supervise_t *s, const struct pollfd *fds,
+reason_t supervise_output(supervise_t *s, int *fd, output_t *out);
+reason_t supervise_streams(supervise_t *s, const struct pollfd *fds,
     int64_t now);
 bool supervise_is_drained(const supervise_t *s);
 

@@ -24,8 +24,8 @@ static void supervise_near(supervise_t *s, limit_id_t id, uint64_t used);
 
 /* And the limits that no part of the kernel enforces. */
 
-void
-supervise_look(supervise_t *s, int64_t now)
+reason_t
+supervise_limits(supervise_t *s, int64_t now)
 {
     uint64_t         cpu_ms;
     const uint64_t  *limits;
@@ -48,17 +48,13 @@ supervise_look(supervise_t *s, int64_t now)
     }
 
     if (cpu_ms >= limits[LIMIT_CPU_TIME]) {
-        supervise_kill(s, REASON_CPU_TIME);
-
-    } else if (s->usage.sockets > limits[LIMIT_MEMORY] / SUPERVISE_SOCKETS) {
-        supervise_kill(s, REASON_OOM);
-
-    } else if (s->usage.oom_kills > 0) {
-
-        /* v1 kills one process; what goes on without it would lie */
-
-        supervise_kill(s, REASON_OOM);
+        return REASON_CPU_TIME;
     }
+
+    /* v1 kills one process; what goes on without it would lie */
+
+    return s->usage.sockets > limits[LIMIT_MEMORY] / SUPERVISE_SOCKETS
+           || s->usage.oom_kills > 0 ? REASON_OOM : REASON_OK;
 }
 
 

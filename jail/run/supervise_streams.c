@@ -16,9 +16,10 @@
 
 static void supervise_stream(supervise_t *s, stream_t *stream, int *fd,
     const struct pollfd *fds, output_t *out, int64_t now);
+static reason_t supervise_output_bytes(const supervise_t *s);
 
 
-void
+reason_t
 supervise_output(supervise_t *s, int *fd, output_t *out)
 {
     int          i;
@@ -29,31 +30,27 @@ supervise_output(supervise_t *s, int *fd, output_t *out)
         n = read(*fd, buf, sizeof(buf));
 
         if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
-            return;
+            break;
         }
 
         if (n <= 0) {
             (void) close(*fd);
             *fd = -1;
-            return;
+            break;
         }
 
         output_add(out, buf, (size_t) n);
 
-        if (s->result->out.bytes + s->result->err.bytes
-            > s->result->limits[LIMIT_OUTPUT_BYTES])
-        {
-            if (!s->is_dead) {
-                supervise_kill(s, REASON_OUTPUT);
-            }
-
-            return;
+        if (supervise_output_bytes(s) != REASON_OK) {
+            break;
         }
     }
+
+    return supervise_output_bytes(s);
 }
 
 
-void
+reason_t
 supervise_streams(supervise_t *s, const struct pollfd *fds, int64_t now)
 {
     if (s->in && s->box->in != -1) {
@@ -72,6 +69,8 @@ supervise_streams(supervise_t *s, const struct pollfd *fds, int64_t now)
         supervise_stream(s, s->err, &s->box->err, fds + 4, &s->result->err,
                          now);
     }
+
+    return supervise_output_bytes(s);
 }
 
 
@@ -100,12 +99,17 @@ supervise_stream(supervise_t *s, stream_t *stream, int *fd,
         *fd = -1;
         stream->from = -1;
     }
+}
 
-    if (s->result->out.bytes + s->result->err.bytes
-        > s->result->limits[LIMIT_OUTPUT_BYTES] && !s->is_dead)
-    {
-        supervise_kill(s, REASON_OUTPUT);
-    }
+
+/* What is read after the end of the box ends nothing any more. */
+
+static reason_t
+supervise_output_bytes(const supervise_t *s)
+{
+    return s->result->out.bytes + s->result->err.bytes
+           > s->result->limits[LIMIT_OUTPUT_BYTES] && !s->is_dead
+           ? REASON_OUTPUT : REASON_OK;
 }
 
 
