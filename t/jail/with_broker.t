@@ -48,40 +48,52 @@ sub task ($policy, $args, $script) {
 
 my $marker = 'value-marker-xyzzy';
 
-my $r = task('analysis', ['--env', 'TZ=Europe/Prague', '--env',
-                          "LANG=$marker"], 'echo $TZ $LANG');
-is($r->{json}{stdout}, "Europe/Prague $marker\n",
-   'variables that the policy lists are set') or diag $r->{out}, $r->{err};
+subtest 'the variables that a policy lists are set' => sub {
+    my $r = task('analysis', ['--env', 'TZ=Europe/Prague', '--env',
+                              "LANG=$marker"], 'echo $TZ $LANG');
+    is($r->{json}{stdout}, "Europe/Prague $marker\n",
+       '--env sets them in the box') or diag $r->{out}, $r->{err};
+};
 
 for ('analysis', 'bare') {
-    $r = task($_, ['--env', "OTHER=$marker"], 'true');
-    is($r->{status}, 2, "$_: a variable that it does not list: status 2");
-    is($r->{out}, '', 'no object');
-    like($r->{err}, qr/variable "OTHER".*"env"/, 'the message says which');
-    unlike($r->{err}, qr/$marker/, 'and has no value in it');
+    subtest "$_: a variable that the policy does not list is refused" => sub {
+        my $r = task($_, ['--env', "OTHER=$marker"], 'true');
+        is($r->{status}, 2, 'the status is 2');
+        is($r->{out}, '', 'there is no result');
+        like($r->{err}, qr/variable "OTHER".*"env"/,
+             'the message names the variable and the directive');
+        unlike($r->{err}, qr/$marker/, 'the message does not have the value');
+    };
 }
 
-unlike($t->read($_), qr/$marker/, "no value is in $_")
-    for "$b->{prefix}/logs/agent-audit.log", "$b->{prefix}/error.log";
+subtest 'no value of a variable is written to a log' => sub {
+    unlike($t->read($_), qr/$marker/, "no value is in $_")
+        for "$b->{prefix}/logs/agent-audit.log", "$b->{prefix}/error.log";
+};
 
-$r = task('analysis', [], "cat $venv/module; touch $venv/x; "
-          . 'for d in /tmp/work /data; do head -c 32m /dev/zero > $d/f; '
-          . 'stat -c %s $d/f; done');
-is($r->{json}{stdout}, "from the host\n16777216\n1048576\n",
-   'what the policy makes readable and writable is in the box');
-like($r->{json}{stderr}, qr/Read-only file system/, 'as far as it says');
+subtest 'what a policy makes readable and writable is in the box' => sub {
+    my $r = task('analysis', [], "cat $venv/module; touch $venv/x; "
+                 . 'for d in /tmp/work /data; do head -c 32m /dev/zero > $d/f; '
+                 . 'stat -c %s $d/f; done');
+    is($r->{json}{stdout}, "from the host\n16777216\n1048576\n",
+       'a file of the host, and two directories of their sizes');
+    like($r->{json}{stderr}, qr/Read-only file system/,
+         'what is readable is read-only');
+};
 
-$r = task('analysis', [], 'head -c 12m /dev/zero > f; sleep 0.5');
-is(join(' ', map { $_->{limit} } @{ $r->{json}{near_limits} }), 'disk',
-   'a run that comes near a limit');
-my @near = grep { $_->{event} eq 'near_limit'
-                  && $_->{task} eq $r->{json}{task_id} }
-           $t->read_lines("$b->{prefix}/logs/agent-audit.log");
-is(scalar @near, 1, 'is in the audit, once');
-is($near[0]{claimed}{limit}, 'disk', 'as claimed by the launcher');
+subtest 'D-028 a run that comes near a limit is in the audit' => sub {
+    my $r = task('analysis', [], 'head -c 12m /dev/zero > f; sleep 0.5');
+    is(join(' ', map { $_->{limit} } @{ $r->{json}{near_limits} }), 'disk',
+       'the result names the limit');
+    my @near = grep { $_->{event} eq 'near_limit'
+                      && $_->{task} eq $r->{json}{task_id} }
+               $t->read_lines("$b->{prefix}/logs/agent-audit.log");
+    is(scalar @near, 1, 'there is one line with the task\'s id');
+    is($near[0]{claimed}{limit}, 'disk',
+       'the line says that the launcher claims it');
+};
 
-# By each web door.  A client of TLS that calls an address names no host, and
-# is told that this is why.
+# By each door for the web.  A TLS client that calls an address names no host.
 
 for my $address ('192.0.2.7', '[2001:db8::7]', '[2606:4700::1111]') {
     next if $address =~ /:/
@@ -90,18 +102,23 @@ for my $address ('192.0.2.7', '[2001:db8::7]', '[2606:4700::1111]') {
     my $to = "--connect-to ::$address:";
     my $curl = "curl -gsS --noproxy '*' --max-time 20";
 
-    $r = task('web', [], "$curl http://$address/; $curl http://$address:$port/;"
-        . " $curl https://$address/; $curl https://$address:$port/; true");
-    my @denied = $r->{json}{stdout} =~ /"host":"\Q$host\E","port":(\d+),/g;
-    is("@denied", "80 $port", "$address: a host that no rule names is refused")
-        or diag $r->{out}, $r->{err};
-    is(() = $r->{json}{stderr} =~ /unrecognized name/g, 2, 'TLS is answered');
+    subtest "$address: the broker is reached by each port, and decides" => sub {
+        my $r = task('web', [],
+        "$curl http://$address/; $curl http://$address:$port/;"
+               . " $curl https://$address/; $curl https://$address:$port/; true");
+        my @denied = $r->{json}{stdout} =~ /"host":"\Q$host\E","port":(\d+),/g;
+        is("@denied", "80 $port", 'HTTP: a host that no rule names is refused')
+            or diag $r->{out}, $r->{err};
+        is(() = $r->{json}{stderr} =~ /unrecognized name/g, 2,
+           'TLS: the alert says that there is no name');
 
-    $r = task('web', [], "$curl $to -o /dev/null -w '%{http_code} ' "
-        . "https://api.internal:$port/echo -o /dev/null "
-        . "http://api.internal:$port/echo");
-    is($r->{json}{stdout}, '200 200 ', 'one that a rule names is reached')
-        or diag $r->{out}, $r->{err};
+        $r = task('web', [], "$curl $to -o /dev/null -w '%{http_code} ' "
+            . "https://api.internal:$port/echo -o /dev/null "
+            . "http://api.internal:$port/echo");
+        is($r->{json}{stdout}, '200 200 ',
+           'a host that a rule names is reached')
+            or diag $r->{out}, $r->{err};
+    };
 }
 
 done_testing;
