@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/fd_pass.h"
+#include "box/plan.h"
 #include "box/setup.h"
 
 
@@ -156,6 +157,10 @@ box_start(box_t *box, box_spec_t *spec, fault_t *fault)
     int       sync[2], lifeline[2], in[2], out[2], err[2];
     unsigned  i;
 
+    if (plan_make(spec, fault) != 0) {
+        return -1;
+    }
+
     in[0] = -1;
     in[1] = -1;
 
@@ -214,6 +219,8 @@ box_start(box_t *box, box_spec_t *spec, fault_t *fault)
         return fault_set(fault, STAGE_NAMESPACES, errno,
                          "the namespaces cannot be made");
     }
+
+    plan_free(spec);
 
     (void) close(sync[1]);
     (void) close(lifeline[1]);

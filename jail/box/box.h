@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "box/mount_list.h"
 #include "cgroup/cgroup.h"
 #include "base/fault.h"
 #include "files/files.h"
@@ -89,6 +90,12 @@ typedef struct {
     uint64_t         memory;            /* the limit, for the size of shm */
     uint64_t         open_files;        /* the limit */
     char            *limits;            /* all of them, as JSON */
+
+    /* what the child makes of that (plan.c) */
+    mount_list_t     system;            /* all mounts, and files of the root */
+    mount_list_t     unpack;            /* the workspace, below BOX_WORK */
+    mount_list_t     given;             /* the task's files, below the root */
+    uint64_t         root_bytes;        /* the size of the root */
 
     /* the network */
     box_door_t       doors[BOX_DOORS_MAX];

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sendfile.h>
@@ -27,141 +28,29 @@
 
 #define MOUNT_INODE_BYTES  4096         /* of a tmpfs, to one inode */
 #define MOUNT_INODES_MIN   1024
-#define MOUNT_SMALL        4096         /* a mount is cheaper than two pages */
+#define MOUNT_PATH_MAX     512
+#define MOUNT_TRIES        10000        /* of following ".." while it races */
 
 
-static int mount_small(setup_t *s, const char *host, const char *path,
-    off_t size);
 static int mount_file(setup_t *s, const char *path);
 static int mount_there(setup_t *s, const char *path, mode_t type);
 
 
-int
-mount_text(setup_t *s, const char *path, const char *text)
-{
-    int     fd;
-    size_t  n;
-
-    n = strlen(text);
-    fd = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
-
-    if (fd == -1 || write(fd, text, n) != (ssize_t) n) {
-        return -1;
-    }
-
-    return close(fd);
-}
-
-
-
-/*
- * A part of the host's file system, read-only, at the same place.  A link
- * stays one if what it leads to is in the box as well.
- */
+/* For a caller's own directory as for a system's: both are the host's. */
 
 int
-mount_host(setup_t *s, const char *path, bool optional)
+mount_host(setup_t *s, const char *path, mode_t type)
 {
-    char         host[512], target[512];
-    ssize_t      n;
-    struct stat  st;
+    char  host[MOUNT_PATH_MAX];
 
-    if (strlen(path) > sizeof(host) - 2) {
-        errno = ENAMETOOLONG;
+    (void) snprintf(host, sizeof(host), "/%s", path);
+
+    if ((type == S_IFDIR ? mount_point(s, path) : mount_file(s, path)) != 0) {
         return -1;
     }
 
-    host[0] = '/';
-    (void) strcpy(host + 1, path);
-
-    if (lstat(host, &st) != 0) {
-        return optional && errno == ENOENT ? 0 : -1;
-    }
-
-    if (S_ISLNK(st.st_mode) && optional) {
-        n = readlink(host, target, sizeof(target) - 1);
-
-        if (n == -1) {
-            return -1;
-        }
-
-        target[n] = '\0';
-
-        if (strncmp(path, "etc/", 4) != 0
-            || strncmp(target, "/usr/", 5) == 0
-            || strncmp(target, "../usr/", 7) == 0
-            || strncmp(target, "/etc/alternatives/", 18) == 0)
-        {
-            return symlinkat(target, s->root, path);
-        }
-    }
-
-    if (S_ISLNK(st.st_mode) && stat(host, &st) != 0) {
-        return optional && errno == ENOENT ? 0 : -1;
-    }
-
-    if (S_ISREG(st.st_mode)) {
-
-        if (optional && st.st_size <= MOUNT_SMALL) {
-            return mount_small(s, host, path, st.st_size);
-        }
-
-        return mount_file(s, path) == 0 ? mount_bind(host, path) : -1;
-    }
-
-    if (S_ISDIR(st.st_mode)) {
-        return mount_point(s, path) == 0 ? mount_bind(host, path) : -1;
-    }
-
-    errno = EINVAL;
-
-    return report_detail(s, "/%s is neither a file nor a directory", path);
+    return mount_bind(host, path);
 }
-
-
-
-/*
- * A short file is copied, which is cheaper than a mount and its end; one that
- * cannot be read is left out.
- */
-
-static int
-mount_small(setup_t *s, const char *host, const char *path, off_t size)
-{
-    int      in, out;
-    ssize_t  n;
-
-    in = open(host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC);
-
-    if (in == -1) {
-        return errno == ENOENT || errno == EACCES ? 0 : -1;
-    }
-
-    out = openat(s->root, path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
-
-    if (out == -1) {
-        return -1;
-    }
-
-    while (size > 0) {
-        n = sendfile(out, in, NULL, (size_t) size);
-
-        if (n == -1 && errno != EINTR) {
-            return -1;
-        }
-
-        if (n == 0) {
-            break;
-        }
-
-        size -= n > 0 ? n : 0;
-    }
-
-    (void) close(in);
-
-    return close(out);
-}
-
 
 
 /* An empty file to mount on: a new one, or one that is there, and no link. */
@@ -174,14 +63,12 @@ mount_file(setup_t *s, const char *path)
 }
 
 
-
 int
 mount_point(setup_t *s, const char *path)
 {
     return mkdirat(s->root, path, 0755) == 0
            ? 0 : mount_there(s, path, S_IFDIR);
 }
-
 
 
 static int
@@ -207,7 +94,6 @@ mount_there(setup_t *s, const char *path, mode_t type)
 }
 
 
-
 /* Recursive, so that a directory has what is mounted in it. */
 
 int
@@ -215,7 +101,6 @@ mount_bind(const char *source, const char *path)
 {
     return sys_mount(source, path, NULL, MS_BIND|MS_REC, NULL);
 }
-
 
 
 /*
@@ -254,7 +139,6 @@ mount_device(setup_t *s, const char *path, unsigned dev)
 }
 
 
-
 /* A read-only clone of something in the box, over something in the box. */
 
 int
@@ -274,6 +158,57 @@ mount_over(setup_t *s, const char *source, const char *path)
     return mount_attach(s, tree, path);
 }
 
+
+/* The name is looked up in the box, whatever its links begin with. */
+
+int
+mount_cover(setup_t *s, const char *source, const char *path)
+{
+    int              fd, tree, tries;
+    struct stat      theirs, ours;
+    struct open_how  how;
+
+    how = (struct open_how) {
+        .flags = O_PATH|O_CLOEXEC,
+        .resolve = RESOLVE_IN_ROOT|RESOLVE_NO_MAGICLINKS
+    };
+
+    tries = MOUNT_TRIES;
+
+    /* EAGAIN: somebody mounted or renamed something while ".." was followed */
+
+    do {
+        fd = (int) syscall(SYS_openat2, s->root, path, &how, sizeof(how));
+    } while (fd == -1 && errno == EAGAIN && --tries);
+
+    if (fd == -1) {
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
+    }
+
+    if (fstat(fd, &theirs) != 0 || fstatat(s->root, source, &ours, 0) != 0) {
+        return -1;
+    }
+
+    if (!S_ISREG(theirs.st_mode)
+        || (theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino))
+    {
+        return close(fd);
+    }
+
+    tree = sys_open_tree(s->root, source, OPEN_TREE_CLONE|OPEN_TREE_CLOEXEC);
+
+    if (tree == -1
+        || mount_attr(tree, RDONLY|NOSUID|NODEV|NOEXEC, 0) != 0
+        || sys_move_mount(tree, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH
+                                            |MOVE_MOUNT_T_EMPTY_PATH) != 0)
+    {
+        return -1;
+    }
+
+    (void) close(tree);
+
+    return close(fd);
+}
 
 
 /* A new file system, mounted nowhere yet; options are names and values. */
@@ -313,7 +248,6 @@ done:
 }
 
 
-
 /*
  * A tmpfs without a size takes half of the machine's memory, and its size
  * does not count what has no pages: empty files, short links.  So it has a
@@ -337,15 +271,10 @@ mount_tmpfs(const char *path, uint64_t bytes, unsigned mode,
 }
 
 
-
 int
 mount_attach(setup_t *s, int tree, const char *path)
 {
     int  rc, err;
-
-    if (tree == -1) {
-        return -1;
-    }
 
     rc = sys_move_mount(tree, "", s->root, path, MOVE_MOUNT_F_EMPTY_PATH);
     err = errno;
@@ -354,7 +283,6 @@ mount_attach(setup_t *s, int tree, const char *path)
 
     return rc;
 }
-
 
 
 int
@@ -366,7 +294,6 @@ mount_attr(int fd, uint64_t attr, unsigned flags)
 
     return sys_mount_setattr(fd, "", AT_EMPTY_PATH|flags, &ma);
 }
-
 
 
 /* The directories above path that are not there. */
@@ -399,36 +326,62 @@ mount_parents(setup_t *s, const char *path)
 }
 
 
+/*
+ * A file of the host's is opened with the box's rights, so that a launcher of
+ * root's copies nothing that the box could not read.
+ */
 
 int
-mount_copy(setup_t *s, const task_file_t *file)
+mount_copy(int dir, const mount_op_t *op)
 {
-    int       fd;
-    off_t     offset;
-    ssize_t   n;
-    uint64_t  left;
+    int              in, out;
+    off_t            offset;
+    ssize_t          n;
+    uint64_t         left;
+    struct timespec  times[2];
 
-    fd = openat(s->root, file->path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, 0444);
+    in = op->host ? open(op->host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC)
+                  : op->fd;
 
-    if (fd == -1) {
+    if (in == -1 && op->host && op->len == 0) {
+        return errno == ENOENT || errno == EACCES ? 0 : -1;
+    }
+
+    out = openat(dir, op->path, O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC,
+                 op->mode);
+
+    if (out == -1) {
         return -1;
     }
 
-    offset = 0;
+    offset = op->offset;
 
-    for (left = file->size; left > 0; left -= (uint64_t) n) {
-        n = sendfile(fd, file->fd, &offset, left);
+    for (left = in == -1 ? 0 : op->size; left > 0; left -= (uint64_t) n) {
+        n = sendfile(out, in, &offset, left);
 
-        if (n <= 0) {
+        if (n == 0 && op->host) {
+            break;
+        }
 
-            if (n == -1 && errno == EINTR) {
-                n = 0;
-                continue;
-            }
+        if (n == -1 && errno == EINTR) {
+            n = 0;
 
+        } else if (n <= 0) {
+            errno = n == 0 ? EIO : errno;
             return -1;
         }
     }
 
-    return close(fd);
+    if (op->host && in != -1) {
+        (void) close(in);
+    }
+
+    if (op->len && write(out, op->arg, op->len) != (ssize_t) op->len) {
+        return -1;
+    }
+
+    times[0] = op->mtime;
+    times[1] = op->mtime;
+
+    return op->keeps_time && futimens(out, times) != 0 ? -1 : close(out);
 }

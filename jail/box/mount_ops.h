@@ -7,8 +7,8 @@
 #ifndef JAIL_MOUNT_OPS_H
 #define JAIL_MOUNT_OPS_H
 
-#include "box/mount_api.h"
 #include "box/setup.h"
+#include "box/sys_mount.h"
 
 
 #define NOEXEC              MOUNT_ATTR_NOEXEC
@@ -17,20 +17,20 @@
 #define RDONLY              MOUNT_ATTR_RDONLY
 
 
-/* A file in the box that holds the text. */
-int mount_text(setup_t *s, const char *path, const char *text);
-
-/*
- * The host's file or directory at the same path, read-only.  With optional,
- * nothing where the host has nothing, and links stay links.
- */
-int mount_host(setup_t *s, const char *path, bool optional);
+/* The host's file or directory (type S_IFREG, S_IFDIR) at the same path. */
+int mount_host(setup_t *s, const char *path, mode_t type);
 
 /* The host's device node, if it is this one: major << 8 | minor. */
 int mount_device(setup_t *s, const char *path, unsigned dev);
 
 /* A read-only clone of something in the box, over something in the box. */
 int mount_over(setup_t *s, const char *source, const char *path);
+
+/*
+ * The same of a file, over the file that the path leads to in the box; nothing
+ * where that is no file, or source itself.
+ */
+int mount_cover(setup_t *s, const char *source, const char *path);
 
 /* What is mounted at source, once more, with the flags that it has there. */
 int mount_bind(const char *source, const char *path);
@@ -48,7 +48,7 @@ int mount_tmpfs(const char *path, uint64_t bytes, unsigned mode,
  */
 int mount_fs(const char *type, const char *const *options, uint64_t attr);
 
-/* Attaches a tree (or fails with -1 for -1) and closes it. */
+/* Attaches a tree and closes it. */
 int mount_attach(setup_t *s, int tree, const char *path);
 
 /* flags: 0 or AT_RECURSIVE */
@@ -57,8 +57,8 @@ int mount_attr(int fd, uint64_t attr, unsigned flags);
 /* The directories above path that are not there. */
 int mount_parents(setup_t *s, const char *path);
 
-/* The content of one of the task's files. */
-int mount_copy(setup_t *s, const task_file_t *file);
+/* The file of an M_FILE, below dir. */
+int mount_copy(int dir, const mount_op_t *op);
 
 
 #endif /* JAIL_MOUNT_OPS_H */

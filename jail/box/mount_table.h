@@ -1,16 +1,14 @@
 /*
- * The file system of a box: the table that mounts.c carries out, from top to
- * bottom.  What a policy adds comes after it.
+ * The file system of a box, from top to bottom.  What a policy adds comes
+ * after it.
  */
 
 #ifndef JAIL_MOUNT_TABLE_H
 #define JAIL_MOUNT_TABLE_H
 
 #include "box/box.h"
+#include "box/mount_list.h"
 
-
-#define MOUNT_MASK   ".mask"            /* while the box is being built */
-#define MOUNT_EMPTY  "var/empty"
 
 #define MOUNT_NSS                                                            \
     "passwd: files\n" "group: files\n" "shadow: files\n"                     \
@@ -23,37 +21,18 @@
 #define DEVICE(major, minor)  ((major) << 8 | (minor))
 
 
-typedef enum {
-    M_DIR,                      /* a directory */
-    M_LINK,                     /* a symbolic link to `arg` */
-    M_TEXT,                     /* a file that holds `arg` */
-    M_ONLINE,                   /* the same, where there is a broker */
-    M_OFFLINE,                  /* and where there is none */
-    M_SYSTEM,                   /* the host's, read-only; a link stays one;
-                                   left out where the host has none */
-    M_DEVICE,                   /* the host's node, if it is that device */
-    M_SHM,                      /* a tmpfs for half of the box's memory */
-    M_PROC,                     /* `arg` are its options */
-    M_PTS,                      /* the same */
-    M_SYSCTL,                   /* `arg` is written, if the kernel has it */
-    M_GIT,                      /* git's file: whose repositories it reads */
-    M_RDONLY,                   /* a part of a mount becomes a read-only one */
-    M_HIDE,                     /* `arg`, which is empty, over it */
-    M_TRUST,                    /* trust_mount.c: the certificates */
-    M_TRUST_NAMES               /* and the other names they go by */
-} mount_kind_t;
-
-
-typedef struct mount_op_s {
+typedef struct {
     mount_kind_t  kind;
     const char   *path;         /* in the box, without the first "/" */
     const char   *arg;
     unsigned      mode;
-    unsigned      dev;
-} mount_op_t;
+    unsigned      number;       /* of a device */
+} mount_row_t;
 
 
-static const mount_op_t  mount_plan[] = {
+static const mount_row_t  mount_table[] = {
+
+    { M_TEXT, MOUNT_MASK, "", 0, 0 },
 
     { M_SYSTEM, "usr", NULL, 0, 0 },
     { M_SYSTEM, "bin", NULL, 0, 0 },
@@ -162,8 +141,7 @@ static const mount_op_t  mount_plan[] = {
     { M_LINK, "dev/stdin", "/proc/self/fd/0", 0, 0 },
     { M_LINK, "dev/stdout", "/proc/self/fd/1", 0, 0 },
     { M_LINK, "dev/stderr", "/proc/self/fd/2", 0, 0 },
-    { M_DIR, "dev/shm", NULL, 0755, 0 },
-    { M_SHM, "dev/shm", NULL, 0, 0 },
+    { M_SHM, "dev/shm", NULL, 01777, 0 },
 
     { M_DIR, "var", NULL, 0755, 0 },
     { M_DIR, MOUNT_EMPTY, NULL, 0555, 0 },

@@ -96,7 +96,7 @@ static const setup_step_t  setup_steps[] = {
     /* after the attach: its root shall be the box's own group */
     { STAGE_CGROUP_NAMESPACE, setup_cgroup_namespace },
 
-    { STAGE_WORKSPACE, workspace_unpack },
+    { STAGE_WORKSPACE, mounts_workspace },
     { STAGE_FILES, mounts_files },
     { STAGE_PIVOT, mounts_pivot },
 

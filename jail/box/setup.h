@@ -19,7 +19,7 @@ typedef struct {
     int                children;        /* a signalfd for SIGCHLD */
 
     /* the first rows that were hidden: by a file, by a directory */
-    const struct mount_op_s  *cover[2];
+    const mount_op_t  *cover[2];
 
     /* a "0" written to each puts the process into the box's group */
     int                attach[CGROUP_ATTACH_MAX];
@@ -45,15 +45,9 @@ int routes_local(setup_t *s);
 int mounts_private(setup_t *s);
 int mounts_root(setup_t *s);
 int mounts_build(setup_t *s);
+int mounts_workspace(setup_t *s);
 int mounts_files(setup_t *s);
 int mounts_pivot(setup_t *s);
-
-/* trust_mount.c: its certificates, a part of that */
-int trust_files(setup_t *s);
-int trust_names(setup_t *s);
-
-/* workspace_unpack.c: the working directory's content */
-int workspace_unpack(setup_t *s);
 
 /* landlock.c, seccomp.c: the last walls */
 int landlock_enter(setup_t *s);

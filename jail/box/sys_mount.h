@@ -3,8 +3,8 @@
  * cannot be included together with <linux/mount.h>, which has the structures.
  */
 
-#ifndef JAIL_MOUNT_API_H
-#define JAIL_MOUNT_API_H
+#ifndef JAIL_SYS_MOUNT_H
+#define JAIL_SYS_MOUNT_H
 
 #include <linux/mount.h>
 #include <sys/syscall.h>
@@ -84,4 +84,4 @@ sys_umount2(const char *path, int flags)
 }
 
 
-#endif /* JAIL_MOUNT_API_H */
+#endif /* JAIL_SYS_MOUNT_H */
