@@ -234,29 +234,29 @@ is_deeply([$b->audit('egress_end')], [],
 my (%got, $served);
 
 subtest 'B-034 an address is judged once, and that one is dialled' => sub {
-for my $i (1 .. 100) {
-    my $r = $l->get("http://n$i.good.test:$port/");
-    $got{$r->{status}}++;
-    $got{ reason($l->get("http://n$i.bad.test:$port/")) }++;
-}
-is_deeply(\%got, { 200 => 100, '403 address_not_allowed' => 100 },
-          '200 names whose next answer is the other address have one '
-          . 'verdict each');
-is($private->connections, 0, 'no connection arrived at the private address');
-is_deeply([grep { $_->{address} ne '127.0.0.1' } $b->audit('egress_end')], [],
-          'each address that was dialled is the one that was judged');
-is(scalar(grep { $_->{name} =~ /^n1\.good\.test$/ && $_->{type} eq 'A' }
-          $dns->questions), 1, 'a name is asked for once for a request');
+    for my $i (1 .. 100) {
+        my $r = $l->get("http://n$i.good.test:$port/");
+        $got{$r->{status}}++;
+        $got{ reason($l->get("http://n$i.bad.test:$port/")) }++;
+    }
+    is_deeply(\%got, { 200 => 100, '403 address_not_allowed' => 100 },
+              '200 names whose next answer is the other address have one '
+              . 'verdict each');
+    is($private->connections, 0, 'no connection arrived at the private address');
+    is_deeply([grep { $_->{address} ne '127.0.0.1' } $b->audit('egress_end')], [],
+              'each address that was dialled is the one that was judged');
+    is(scalar(grep { $_->{name} =~ /^n1\.good\.test$/ && $_->{type} eq 'A' }
+              $dns->questions), 1, 'a name is asked for once for a request');
 
-%got = ();
-for (1 .. 200) {
-    $got{ $l->get("http://flip.mix.test:$port/")->{status} }++;
-}
-is_deeply([grep { !/^(200|403)$/ } keys %got], [],
-          '200 requests for a name that changes are allowed or refused, '
-          . 'none fails');
-is($private->connections, 0,
-   'no connection arrived at the private address that it changes to');
+    %got = ();
+    for (1 .. 200) {
+        $got{ $l->get("http://flip.mix.test:$port/")->{status} }++;
+    }
+    is_deeply([grep { !/^(200|403)$/ } keys %got], [],
+              '200 requests for a name that changes are allowed or refused, '
+              . 'none fails');
+    is($private->connections, 0,
+       'no connection arrived at the private address that it changes to');
 };
 
 

@@ -189,20 +189,20 @@ for my $what (sort keys %bad) {
 my $r;
 
 subtest 'a certificate that proves the name is taken' => sub {
-$r = $l->get("http://api.internal:$port/");
-is($r->{status}, 200,
-   'a host with a right certificate is served') or diag $r->{raw};
-ok(!exists ended('api.internal')->{failure},
-   'the line of its end has no failure');
-$r = $l->get("http://x.deep.internal:$port/");
-is($r->{status}, 200,
-   'a host that a certificate\'s wildcard covers is served');
-is(($good->requests)[-1]{sni}, 'x.deep.internal',
-   'the SNI is the name of the host');
-$r = $l->get("http://tls12.internal:$old->{port}/");
-is($r->{status}, 200, 'a host that speaks TLS 1.2 at most is served');
-is(($old->events('handshake'))[-1]{version}, 'TLSv1.2',
-   'it is spoken to by TLS 1.2');
+    $r = $l->get("http://api.internal:$port/");
+    is($r->{status}, 200,
+       'a host with a right certificate is served') or diag $r->{raw};
+    ok(!exists ended('api.internal')->{failure},
+       'the line of its end has no failure');
+    $r = $l->get("http://x.deep.internal:$port/");
+    is($r->{status}, 200,
+       'a host that a certificate\'s wildcard covers is served');
+    is(($good->requests)[-1]{sni}, 'x.deep.internal',
+       'the SNI is the name of the host');
+    $r = $l->get("http://tls12.internal:$old->{port}/");
+    is($r->{status}, 200, 'a host that speaks TLS 1.2 at most is served');
+    is(($old->events('handshake'))[-1]{version}, 'TLSv1.2',
+       'it is spoken to by TLS 1.2');
 };
 
 
@@ -255,36 +255,36 @@ my %expected = (
 my $before;
 subtest 'B-057 C-009 C-010 each task and host has its own connection and token'
     => sub {
-$before = () = $good->requests;
-my $n = 0;
-for my $round (1 .. 20) {
-    for my $policy (sort keys %expected) {
-        for my $host (sort keys %{ $expected{$policy} }) {
-            my $r = $box{$policy}{l}->get("http://$host:$port/mix/$policy");
-            $n++ if $r->{status} == 200;
+    $before = () = $good->requests;
+    my $n = 0;
+    for my $round (1 .. 20) {
+        for my $policy (sort keys %expected) {
+            for my $host (sort keys %{ $expected{$policy} }) {
+                my $r = $box{$policy}{l}->get("http://$host:$port/mix/$policy");
+                $n++ if $r->{status} == 200;
+            }
         }
     }
-}
-is($n, 80, '80 requests of three tasks for two hosts are served');
-my @mixed = $good->requests;
-@mixed = @mixed[$before .. $#mixed];
-is(scalar @mixed, 80, 'all 80 arrive');
-my (%conn, @wrong);
-for my $q (@mixed) {
-    my ($policy) = $q->{target} =~ m{/mix/(\w+)};
-    my $auth = $q->{headers}{authorization};
-    my $want = $expected{$policy}{ $q->{sni} };
-    push @wrong, "$policy $q->{sni}"
-        if ($auth ? "@$auth" : '') ne ($want // '');
-    push @wrong, "$q->{sni} is not @{ $q->{headers}{host} }"
-        if $q->{headers}{host}[0] ne "$q->{sni}:$port";
-    $conn{ $q->{conn} }{ "$policy $q->{sni}" }++;
-}
-is_deeply(\@wrong, [],
-          'each has the token of its task and rule, or none, and the name '
-          . 'of its host');
-is_deeply([grep { keys %$_ > 1 } values %conn], [],
-          'no connection carried requests of two tasks or hosts');
+    is($n, 80, '80 requests of three tasks for two hosts are served');
+    my @mixed = $good->requests;
+    @mixed = @mixed[$before .. $#mixed];
+    is(scalar @mixed, 80, 'all 80 arrive');
+    my (%conn, @wrong);
+    for my $q (@mixed) {
+        my ($policy) = $q->{target} =~ m{/mix/(\w+)};
+        my $auth = $q->{headers}{authorization};
+        my $want = $expected{$policy}{ $q->{sni} };
+        push @wrong, "$policy $q->{sni}"
+            if ($auth ? "@$auth" : '') ne ($want // '');
+        push @wrong, "$q->{sni} is not @{ $q->{headers}{host} }"
+            if $q->{headers}{host}[0] ne "$q->{sni}:$port";
+        $conn{ $q->{conn} }{ "$policy $q->{sni}" }++;
+    }
+    is_deeply(\@wrong, [],
+              'each has the token of its task and rule, or none, and the name '
+              . 'of its host');
+    is_deeply([grep { keys %$_ > 1 } values %conn], [],
+              'no connection carried requests of two tasks or hosts');
 };
 
 
@@ -398,33 +398,33 @@ sub raw ($text) {
 
 subtest 'B-073 C-004 C-031 a redirect and a challenge go to the box, unfollowed'
     => sub {
-my $asked = () = $dns->questions;
-for my $status (301, 302, 303, 307, 308) {
-    for my $to ('http://evil.example/', "http://open.internal:$port/x",
-                'http://169.254.169.254/', '/raw', "//api.internal:$port/") {
-        my $count = () = $good->requests;
-        $r = $l->get("http://api.internal:$port" . raw(
-            "HTTP/1.1 $status Go\r\nLocation: $to\r\nRefresh: 0; url=$to\r\n"
-            . "Content-Length: 2\r\n\r\ngo"));
-        ok($r->{status} == $status && $r->{headers}{location}[0] eq $to
-           && $r->{headers}{refresh}[0] eq "0; url=$to" && $r->{body} eq 'go',
-           "a $status to $to is passed back unchanged") or diag $r->{raw};
-        is(scalar(() = $good->requests), $count + 1,
-           "a $status to $to is not followed");
+    my $asked = () = $dns->questions;
+    for my $status (301, 302, 303, 307, 308) {
+        for my $to ('http://evil.example/', "http://open.internal:$port/x",
+                    'http://169.254.169.254/', '/raw', "//api.internal:$port/") {
+            my $count = () = $good->requests;
+            $r = $l->get("http://api.internal:$port" . raw(
+                "HTTP/1.1 $status Go\r\nLocation: $to\r\nRefresh: 0; url=$to\r\n"
+                . "Content-Length: 2\r\n\r\ngo"));
+            ok($r->{status} == $status && $r->{headers}{location}[0] eq $to
+               && $r->{headers}{refresh}[0] eq "0; url=$to" && $r->{body} eq 'go',
+               "a $status to $to is passed back unchanged") or diag $r->{raw};
+            is(scalar(() = $good->requests), $count + 1,
+               "a $status to $to is not followed");
+        }
     }
-}
-is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
-   'no name of a redirect is asked for');
+    is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
+       'no name of a redirect is asked for');
 
-$r = $l->get("http://api.internal:$port" . raw("HTTP/1.1 401 No\r\n"
-    . "WWW-Authenticate: Bearer realm=\"https://evil.example/token\"\r\n"
-    . "Content-Length: 2\r\n\r\nno"));
-is($r->{status}, 401, 'a 401 is passed back to the box');
-is_deeply($r->{headers}{'www-authenticate'},
-          ['Bearer realm="https://evil.example/token"'],
-          'the challenge of a 401 is passed back unchanged');
-is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
-   'the name of the challenge\'s realm is not asked for');
+    $r = $l->get("http://api.internal:$port" . raw("HTTP/1.1 401 No\r\n"
+        . "WWW-Authenticate: Bearer realm=\"https://evil.example/token\"\r\n"
+        . "Content-Length: 2\r\n\r\nno"));
+    is($r->{status}, 401, 'a 401 is passed back to the box');
+    is_deeply($r->{headers}{'www-authenticate'},
+              ['Bearer realm="https://evil.example/token"'],
+              'the challenge of a 401 is passed back unchanged');
+    is(scalar(grep { $_->{name} =~ /evil/ } $dns->questions), 0,
+       'the name of the challenge\'s realm is not asked for');
 };
 
 
@@ -563,26 +563,26 @@ subtest 'E-020 an answer that ends with its connection is complete' => sub {
 
 subtest 'E-020 an event is with the box before the next is sent' => sub {
 
-$l->do(open => { id => 'sse', port => 8899 });
-$l->do(write => { id => 'sse', data =>
-    "GET http://open.internal:$port/gate/g HTTP/1.1\r\n"
-    . "Host: open.internal:$port\r\nConnection: close\r\n\r\n" });
-my $stream = '';
-AgentTest::wait_for('the first event', sub {
-    $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
-    return $stream =~ /data: 0/;
-});
-unlike($stream, qr/data: 1/,
-       'the first event arrives while the upstream holds the second back');
-is($l->get("http://open.internal:$port/open/g")->{status}, 200,
-   'the request that lets the upstream go on is served meanwhile');
-AgentTest::wait_for('the next event', sub {
-    $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
-    return $stream =~ /data: 1/;
-});
-like($stream, qr/data: 0\n\n.*data: 1\n\n/s,
-     'the second event arrives when it is sent');
-$l->do(shut => { id => 'sse' });
+    $l->do(open => { id => 'sse', port => 8899 });
+    $l->do(write => { id => 'sse', data =>
+        "GET http://open.internal:$port/gate/g HTTP/1.1\r\n"
+        . "Host: open.internal:$port\r\nConnection: close\r\n\r\n" });
+    my $stream = '';
+    AgentTest::wait_for('the first event', sub {
+        $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
+        return $stream =~ /data: 0/;
+    });
+    unlike($stream, qr/data: 1/,
+           'the first event arrives while the upstream holds the second back');
+    is($l->get("http://open.internal:$port/open/g")->{status}, 200,
+       'the request that lets the upstream go on is served meanwhile');
+    AgentTest::wait_for('the next event', sub {
+        $stream .= $l->do(read => { id => 'sse', timeout => 10 })->{data};
+        return $stream =~ /data: 1/;
+    });
+    like($stream, qr/data: 0\n\n.*data: 1\n\n/s,
+         'the second event arrives when it is sent');
+    $l->do(shut => { id => 'sse' });
 };
 
 
@@ -662,36 +662,36 @@ SKIP: {
 }
 
 subtest 'C-018 a worker that crashes with a token leaves no core' => sub {
-my %env = $t->nginx_env;                 # a sanitizer takes no part in this
-my $c = $t->broker(%opt, main => "working_directory %DIR%/temp;\n"
-                                 . "worker_rlimit_core 100m;",
-    env => { map { /^ASAN/ ? ($_ => "$env{$_}:handle_segv=0") : () }
-             keys %env });
-my $control = $c->prefix . '/temp/control';
-mkdir $control;
-chmod 01777, $control, $c->prefix . '/temp';
-my ($second) = $c->task('one');
-is($second->get("http://api.internal:$port/")->{status}, 200,
-   'a request with a token is served by the worker');
-my ($victim) = $c->workers;
-kill 'SEGV', $victim;
-AgentTest::wait_for('another worker', sub {
-    my @now = $c->workers;
-    return @now && $now[0] != $victim;
-});
-like($c->error_log, qr/exited on signal 11/, 'control: the worker crashed');
-unlike($c->error_log, qr/core dumped/, 'nginx does not report a core');
-is_deeply([grep { -f } glob $c->prefix . '/temp/*core*'], [],
-          'no core is in the worker\'s directory');
+    my %env = $t->nginx_env;                 # a sanitizer takes no part in this
+    my $c = $t->broker(%opt, main => "working_directory %DIR%/temp;\n"
+                                     . "worker_rlimit_core 100m;",
+        env => { map { /^ASAN/ ? ($_ => "$env{$_}:handle_segv=0") : () }
+                 keys %env });
+    my $control = $c->prefix . '/temp/control';
+    mkdir $control;
+    chmod 01777, $control, $c->prefix . '/temp';
+    my ($second) = $c->task('one');
+    is($second->get("http://api.internal:$port/")->{status}, 200,
+       'a request with a token is served by the worker');
+    my ($victim) = $c->workers;
+    kill 'SEGV', $victim;
+    AgentTest::wait_for('another worker', sub {
+        my @now = $c->workers;
+        return @now && $now[0] != $victim;
+    });
+    like($c->error_log, qr/exited on signal 11/, 'control: the worker crashed');
+    unlike($c->error_log, qr/core dumped/, 'nginx does not report a core');
+    is_deeply([grep { -f } glob $c->prefix . '/temp/*core*'], [],
+              'no core is in the worker\'s directory');
 
-SKIP: {
-    skip 'cores go elsewhere here', 1
-        if $t->read('/proc/sys/kernel/core_pattern') =~ m{^\s*[|/]|^$};
-    $t->run(['sh', '-c', 'ulimit -c unlimited; sh -c \'kill -SEGV $$\''],
-            cwd => $control);
-    ok(scalar(glob "$control/*core*"),
-       'control: another process leaves a core there');
-}
+    SKIP: {
+        skip 'cores go elsewhere here', 1
+            if $t->read('/proc/sys/kernel/core_pattern') =~ m{^\s*[|/]|^$};
+        $t->run(['sh', '-c', 'ulimit -c unlimited; sh -c \'kill -SEGV $$\''],
+                cwd => $control);
+        ok(scalar(glob "$control/*core*"),
+           'control: another process leaves a core there');
+    }
 };
 
 done_testing;

@@ -541,7 +541,7 @@ sub policy_http ($self, %opt) {
     return <<"END";
 $resolver
 $vault
-agent_audit logs/agent-audit.log;
+agent_audit @{[ $opt{audit_path} // 'logs/agent-audit.log' ]};
 @{[ $opt{http} // '' ]}
 $policy
 server {
@@ -588,7 +588,8 @@ sub nginx_t ($self, %opt) {
 #   them stand the audit, the server with its control socket, and
 #     names => [..] a DNS server ($b->{dns}) that has them at 127.0.0.1, or
 #     dns => $dns, vault => "name = value\n", http => text before the policies,
-#     server => text in the server, proxy => path of another agent_proxy.conf
+#     server => text in the server, proxy => path of another agent_proxy.conf,
+#     audit_path => path
 #   http => text (without policy: all of the http block), main => text,
 #   workers => n, user => uid (all of it runs as
 #   that user), worker_user => 'name group', log_level, connections, prefix,

@@ -64,7 +64,7 @@ CLONE_NEWNET = 0x40000000
 
 # What a launcher can set on a socket that it shares: level, option, value.
 OPTIONS = {
-    "linger": (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30)),
+    "linger": (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600)),
     "linger_0": (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)),
     "peek_off": (socket.SOL_SOCKET, 42, 3),
     "rcvbuf": (socket.SOL_SOCKET, socket.SO_RCVBUF, 1),
