@@ -2,8 +2,8 @@
  * The broker's answer to `open`, read into what the launcher builds from.
  */
 
-#ifndef JAIL_TASK_H
-#define JAIL_TASK_H
+#ifndef JAIL_OPEN_REPLY_H
+#define JAIL_OPEN_REPLY_H
 
 #include <jansson.h>
 
@@ -23,4 +23,4 @@ int task_read(json_t *answer, char *task_id, char *policy_hash,
 bool task_is_path(const char *path);
 
 
-#endif /* JAIL_TASK_H */
+#endif /* JAIL_OPEN_REPLY_H */

@@ -5,8 +5,8 @@
  * Sources: RFC 8446 sections 4.1.2, 5.1; RFC 6066 section 3.
  */
 
-#ifndef HELLO_H
-#define HELLO_H
+#ifndef CLIENT_HELLO_H
+#define CLIENT_HELLO_H
 
 #include <stddef.h>
 
@@ -38,4 +38,4 @@ hello_error_t hello_server_name(const unsigned char *p, size_t n,
     authority_t *name);
 
 
-#endif /* HELLO_H */
+#endif /* CLIENT_HELLO_H */
