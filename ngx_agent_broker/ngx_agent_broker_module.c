@@ -394,6 +394,12 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (policy_set_complete(amcf->set) != 0
+        || policy_set_hash(amcf->set) != 0)
+    {
+        return NGX_ERROR;
+    }
+
     amcf->set_text = policy_set_dump(amcf->set, &amcf->set_len);
     if (amcf->set_text == NULL) {
         return NGX_ERROR;

@@ -86,13 +86,25 @@ int
 limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     const char **err)
 {
-    int             rc;
-    uint64_t        v;
-    const limit_t  *limit;
+    if (limit_parse_value(&limit_table[id], text, n, value) == 0) {
+        return 0;
+    }
+
+    *err = limit_errors[id];
+
+    return -1;
+}
+
+
+int
+limit_parse_value(const limit_t *limit, const char *text, size_t n,
+    uint64_t *value)
+{
+    int       rc;
+    uint64_t  v;
 
     rc = -1;
     v = 0;
-    limit = &limit_table[id];
 
     switch (limit->unit) {
 
@@ -118,7 +130,6 @@ limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     }
 
     if (rc != 0 || v < limit->min || v > limit->max) {
-        *err = limit_errors[id];
         return -1;
     }
 
@@ -149,13 +160,20 @@ limits_default(uint64_t values[LIMIT_COUNT])
 char *
 limit_text(limit_id_t id, uint64_t value, char *dst, size_t cap)
 {
+    return limit_unit_text(limit_table[id].unit, value, dst, cap);
+}
+
+
+char *
+limit_unit_text(limit_unit_t unit, uint64_t value, char *dst, size_t cap)
+{
     size_t                i;
     unsigned long long    v;
     const unit_suffix_t  *s, *best;
 
     v = value;
 
-    switch (limit_table[id].unit) {
+    switch (unit) {
 
     case UNIT_CORES:
         (void) snprintf(dst, cap, "%llu.%03llu", v / 1000, v % 1000);

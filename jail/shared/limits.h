@@ -61,6 +61,10 @@ extern const limit_t  limit_table[LIMIT_COUNT];
 int limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     const char **err);
 
+/* The same with a limit that is not in the table. */
+int limit_parse_value(const limit_t *limit, const char *text, size_t n,
+    uint64_t *value);
+
 /* "64k" alone, without bounds, for sizes that are not in the table. */
 int limit_parse_bytes(const char *text, size_t n, uint64_t *value);
 
@@ -69,6 +73,8 @@ void limits_default(uint64_t values[LIMIT_COUNT]);
 
 /* Writes a value as a directive spells it; returns dst. */
 char *limit_text(limit_id_t id, uint64_t value, char *dst, size_t cap);
+char *limit_unit_text(limit_unit_t unit, uint64_t value, char *dst,
+    size_t cap);
 
 
 #endif /* LIMITS_H */

@@ -17,15 +17,18 @@
 
 #include "parse/address.h"
 #include "parse/authority.h"
-#include "policy/bounds.h"
 #include "jail/shared/limits.h"
+#include "policy/bounds.h"
+#include "policy/policy_base.h"
 
 
 #define POLICY_NAME_MAX   64     /* [A-Za-z0-9_.-] */
-#define POLICY_ERROR_MAX  512
-#define POLICY_HASH_LEN   71     /* "sha256:" and 64 hex digits */
 #define POLICY_HINT_MAX   256
 #define POLICY_DOORS_MAX  64     /* descriptors that one message carries */
+
+
+typedef struct policy_pem_s  policy_pem_t;      /* see policy_pem.h */
+typedef struct policy_set_s  policy_set_t;
 
 
 typedef enum {
@@ -51,7 +54,7 @@ typedef struct {
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */
     char               *trusted_pem;   /* NULL: the policy set's default */
-    struct policy_pem_s  *pem;         /* the set's copy, once it has one */
+    policy_pem_t       *pem;           /* the set's copy, once it has one */
     address_range_t    *ranges;        /* `private` */
     size_t              ranges_count;
     void               *data;          /* the loader's own, see data_free */
@@ -64,12 +67,9 @@ typedef struct {
 } policy_writable_t;
 
 
-typedef struct policy_set_s  policy_set_t;
-
-
 typedef struct {
     char                name[POLICY_NAME_MAX + 1];
-    char                hash[POLICY_HASH_LEN + 1];  /* set by dump and load */
+    char                hash[POLICY_HASH_LEN + 1];  /* see policy_set_hash */
     uint64_t            limits[LIMIT_COUNT];        /* units of limits.h */
     uint64_t            bounds[BOUND_COUNT];
     char               *isolation;                  /* "namespaces" */
@@ -99,8 +99,8 @@ struct policy_set_s {
     policy_t  **policies;
     size_t      policies_count;
     void      (*data_free)(void *data);/* called for set's and rules' data */
-    struct policy_pem_s  *pem;         /* of trusted_pem, as in a rule */
-    struct policy_pem_s  *pems;        /* each certificate text once */
+    policy_pem_t  *pem;                /* of trusted_pem, as in a rule */
+    policy_pem_t  *pems;               /* each certificate text once */
 };
 
 
@@ -138,6 +138,12 @@ int policy_rule_add_range(policy_rule_t *rule, const char *text,
     char err[POLICY_ERROR_MAX]);
 int policy_rule_set_hint(policy_rule_t *rule, const char *text,
     char err[POLICY_ERROR_MAX]);
+
+/* GET where none is named, and HEAD beside GET; -1: no memory. */
+int policy_rule_imply_methods(policy_rule_t *rule);
+
+int policy_choose_isolation(policy_t *policy, const char *text,
+    char err[POLICY_ERROR_MAX]);
 int policy_add_env(policy_t *policy, const char *name,
     char err[POLICY_ERROR_MAX]);
 int policy_add_readable(policy_t *policy, const char *path,
@@ -146,10 +152,8 @@ int policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
     char err[POLICY_ERROR_MAX]);
 int policy_add_launcher(policy_t *policy, const char *text /* user:x */,
     char err[POLICY_ERROR_MAX]);
-
-/* `what "value" why`, the value shown harmlessly; -1, for a return. */
-int policy_error(char err[POLICY_ERROR_MAX], const char *what,
-    const char *value, const char *why);
+int policy_add_launcher_id(uint32_t **list, size_t *count, uint64_t id,
+    char err[POLICY_ERROR_MAX]);
 
 /*
  * What can be checked only when a rule or policy is complete: a credential on
@@ -162,22 +166,31 @@ int policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX]);
 int policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX]);
 
 /*
- * The text form (malloc'd, NUL-terminated, *len without the NUL): canonical,
- * so the same policy has the same text and hash whatever the order of its
- * directives' spelling.  Sets every policy's hash: the SHA-256 of the text
- * that policy_dump gives, in which certificates stand by their own SHA-256.
- * Takes over each rule's and the set's trusted_pem (malloc'd by the caller),
- * so that one text used by many rules is kept once.  NULL: out of memory, or
- * a trusted_pem that is no PEM text.
+ * To be called when all policies are there and checked.  Takes over each
+ * rule's and the set's trusted_pem (malloc'd by the caller), so that one text
+ * used by many rules is kept once, and spells out the methods that a rule
+ * implies.  -1: out of memory, or a trusted_pem that is not PEM.
+ */
+int policy_set_complete(policy_set_t *set);
+
+/*
+ * The text form of a complete set or policy, as `jail policy NAME` shows it
+ * (malloc'd, NUL-terminated, *len without the NUL): canonical, so the same
+ * policy has the same text whatever the order of its directives' spelling.
+ * NULL: out of memory.
  */
 char *policy_set_dump(policy_set_t *set, size_t *len);
+char *policy_dump(policy_t *policy, size_t *len);
 
-/* The way back; builds the indexes.  NULL with err. */
+/*
+ * Sets every policy's hash: the SHA-256 of its text, in which certificates
+ * stand by their own SHA-256.  -1: out of memory.
+ */
+int policy_set_hash(policy_set_t *set);
+
+/* The way back; builds the indexes and sets the hashes.  NULL with err. */
 policy_set_t *policy_set_load(const char *text, size_t n,
     char err[POLICY_ERROR_MAX]);
-
-/* One policy's canonical JSON text (malloc'd), as `jail policy NAME` shows. */
-char *policy_dump(policy_t *policy, size_t *len);
 
 /*
  * The most specific rule: exact host before wildcard, longer suffix before

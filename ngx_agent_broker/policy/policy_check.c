@@ -1,13 +1,14 @@
 /*
- * What can be judged only when a rule or a policy is complete, and what a
- * `private` range may be.  The configuration test and the loader both end
- * here: nothing unchecked reaches a request.
+ * What can be judged only when a rule or a policy is complete.  The
+ * configuration test and the loader both end here: nothing unchecked reaches a
+ * request.
  */
 
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/policy_internal.h"
+#include "policy/policy.h"
+#include "policy/policy_words.h"
 
 
 #define STANDING_DOORS  5       /* proxy, dns by udp and tcp, web at 80, 443 */
@@ -15,7 +16,6 @@
 
 static bool is_localhost(const policy_rule_t *rule);
 static bool holds_loopback(const address_range_t *range);
-static bool is_never_opened(const address_range_t *range);
 
 
 static const char *const  isolations[] = {
@@ -191,32 +191,6 @@ policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX])
 }
 
 
-const char *
-policy_range_refusal(const address_range_t *range)
-{
-    unsigned  least;
-
-    if (is_never_opened(range)) {
-        return "holds only addresses that no rule opens";
-    }
-
-    if (address_range_is_public(range)) {
-        return "is public: a name may resolve to it without \"private\", "
-               "which opens special ranges such as 10.0.0.0/8";
-    }
-
-    /* 240.0.0.0/4 is the one special range of IPv4 wider than /8 */
-
-    least = range->v6 ? 7 : (range->bytes[0] & 0xf0) == 0xf0 ? 4 : 8;
-
-    if (range->prefix < least) {
-        return "is too wide: at least /8, or /7 for IPv6";
-    }
-
-    return NULL;
-}
-
-
 /* RFC 6761 section 6.3: it and what is under it are loopback. */
 
 static bool
@@ -250,28 +224,4 @@ holds_loopback(const address_range_t *range)
     memcpy(first.bytes, range->bytes, 16);
 
     return !range->v6 && first.bytes[0] == 127;
-}
-
-
-/* Are its first and its last address of a kind that stays forbidden? */
-
-static bool
-is_never_opened(const address_range_t *range)
-{
-    unsigned     i;
-    address_t    a;
-    const char  *why;
-
-    a.v6 = range->v6;
-    memcpy(a.bytes, range->bytes, 16);
-
-    if (address_judge(&a, range, 1, true, &why) != ADDRESS_FORBIDDEN) {
-        return false;
-    }
-
-    for (i = range->prefix; i < (range->v6 ? 128U : 32U); i++) {
-        a.bytes[i / 8] |= (unsigned char) (0x80 >> (i % 8));
-    }
-
-    return address_judge(&a, range, 1, true, &why) == ADDRESS_FORBIDDEN;
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy_internal.h"
+#include "policy/policy_index.h"
 
 
 #define INDEX_FIRST   64        /* slots; a power of two */
@@ -117,23 +117,7 @@ policy_find_rule(const policy_t *policy, const authority_t *target,
 
 
 policy_rule_t *
-policy_index_host(const policy_t *policy, const char *host, bool wildcard)
-{
-    size_t  n;
-
-    if (policy->index == NULL) {
-        return NULL;
-    }
-
-    n = strlen(host);
-
-    return index_find(policy->index, host, n, hash_bytes(host, n), wildcard,
-                      HOST_SLOT);
-}
-
-
-policy_rule_t *
-policy_index_port(const policy_t *policy, const char *host, bool wildcard,
+policy_index_find(const policy_t *policy, const char *host, bool wildcard,
     uint16_t port)
 {
     size_t  n;
@@ -152,6 +136,7 @@ policy_index_port(const policy_t *policy, const char *host, bool wildcard,
 int
 policy_index_add(policy_t *policy, policy_rule_t *rule)
 {
+    size_t           n;
     uint64_t         hash;
     policy_index_t  *index;
 
@@ -169,9 +154,10 @@ policy_index_add(policy_t *policy, policy_rule_t *rule)
         return -1;
     }
 
-    hash = hash_bytes(rule->host, strlen(rule->host));
+    n = strlen(rule->host);
+    hash = hash_bytes(rule->host, n);
 
-    if (policy_index_host(policy, rule->host, rule->wildcard) == NULL) {
+    if (!index_find(index, rule->host, n, hash, rule->wildcard, HOST_SLOT)) {
         index_insert(index, rule,
                      hash_finish(hash, rule->wildcard, HOST_SLOT), HOST_SLOT);
     }

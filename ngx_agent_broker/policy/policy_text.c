@@ -3,475 +3,487 @@
  * memory and read by each worker, hashed for the audit log, and shown by
  * `jail policy NAME`.
  *
- * It is written by hand, with every list sorted and every default spelled
- * out, so that two configurations that mean the same are the same text.  It is
- * read through the functions that read the configuration, with no key unknown
- * and none missing: a text that was cut or changed loads as nothing.
+ * Every list is sorted and every default spelled out, so that two
+ * configurations that mean the same are the same text.  What it has, and in
+ * which order, is in the tables of policy_fields.c, and how the larger kinds
+ * of fields look in policy_values.c; both serve writing and reading.
  *
- * Certificates stand beside the policies, once each, under their SHA-256, and
- * the policies name only that.
+ * Only a text that was written here is read.  That makes the reader a list of
+ * what is expected next, five times as fast as a parser of any JSON (a worker
+ * reads 100,000 hosts between two requests), and a text that was cut or
+ * changed loads as nothing.  It comes from the master through shared memory,
+ * yet every value passes through the functions that the directives use, and
+ * the whole is checked before anyone sees it.
  */
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy_internal.h"
+#include "policy/policy_fields.h"
+#include "policy/policy_values.h"
 
 
-typedef struct {
-    char    *data;
-    size_t   len;
-    size_t   cap;
-    bool     failed;            /* no memory; data is kept for the free */
-} text_t;
+#define HOST_TEXT_MAX  (AUTHORITY_HOST_MAX + sizeof("*.[]:65535"))
 
 
-typedef int (*compare_t)(const void *a, const void *b);
+typedef int  compare_t(const void *a, const void *b);
 
 
-static void dump_policy(text_t *t, const policy_t *policy);
-static void dump_limits(text_t *t, const policy_t *policy);
-static void dump_bounds(text_t *t, const policy_t *policy);
-static void dump_rule(text_t *t, const policy_rule_t *rule);
-static void dump_methods(text_t *t, const policy_rule_t *rule);
-static void dump_ranges(text_t *t, const policy_rule_t *rule);
-static void dump_strings(text_t *t, char *const *list, size_t count);
-static void dump_ids(text_t *t, const uint32_t *list, size_t count);
-static void *sorted(text_t *t, const void *list, size_t count, size_t size,
-    compare_t compare);
-static int adopt_pems(policy_set_t *set, policy_t *policy);
+static char *text_write(policy_set_t *set, policy_t *policy, size_t *len);
+static void text_set(coder_t *c);
+static void text_policy(coder_t *c, policy_t *policy);
+static void text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule);
+static policy_rule_t *text_read_host(coder_t *c, policy_t *policy);
+static void text_fields(coder_t *c, const policy_field_t *field, void *object,
+    const char *separator);
+static void text_list(coder_t *c, const policy_field_t *field, void *object);
+static void text_value(coder_t *c, const policy_field_t *field, void *object,
+    void *value);
+static compare_t  compare_strings, compare_ranges, compare_ids, compare_rules,
+                  compare_policies;
 
-static int compare_policies(const void *a, const void *b);
-static int compare_rules(const void *a, const void *b);
-static int compare_ranges(const void *a, const void *b);
-static int compare_writables(const void *a, const void *b);
-static int compare_strings(const void *a, const void *b);
-static int compare_ids(const void *a, const void *b);
-static int compare_pems(const void *a, const void *b);
 
-static void put(text_t *t, const char *text);
-static void put_bytes(text_t *t, const char *p, size_t n);
-static void put_string(text_t *t, const char *value);
-static void put_number(text_t *t, uint64_t value);
+/* The lists: an item's size and the order. */
+
+static const struct {
+    size_t      size;
+    compare_t  *compare;
+} text_lists[POLICY_KINDS] = {
+    [POLICY_STRINGS] = { sizeof(char *), compare_strings },
+    [POLICY_RANGES] = { sizeof(address_range_t), compare_ranges },
+    [POLICY_IDS] = { sizeof(uint32_t), compare_ids },
+    [POLICY_WRITABLE] = { sizeof(policy_writable_t), compare_strings },
+    [POLICY_RULES] = { sizeof(policy_rule_t *), compare_rules },
+    [POLICY_POLICIES] = { sizeof(policy_t *), compare_policies },
+};
 
 
 char *
 policy_set_dump(policy_set_t *set, size_t *len)
 {
-    char           *one;
-    size_t          i, n, pems;
-    text_t          t;
-    policy_t      **list;
-    policy_pem_t   *pem, **pem_list, **pem_sorted;
-
-    memset(&t, 0, sizeof(text_t));
-
-    if (policy_set_adopt_pem(set, &set->trusted_pem, &set->pem) != 0) {
-        return NULL;
-    }
-
-    for (i = 0; i < set->policies_count; i++) {
-        if (adopt_pems(set, set->policies[i]) != 0) {
-            return NULL;
-        }
-    }
-
-    put(&t, "{\"v\":");
-    put_number(&t, POLICY_TEXT_VERSION);
-    put(&t, ",\"generation\":");
-    put_number(&t, set->generation);
-    put(&t, ",\"trusted\":");
-    put_string(&t, set->pem ? set->pem->hash : NULL);
-    put(&t, ",\"certificates\":{");
-
-    for (pems = 0, pem = set->pems; pem; pem = pem->next) {
-        pems++;
-    }
-
-    pem_list = calloc(pems + 1, sizeof(policy_pem_t *));
-
-    for (i = 0, pem = set->pems; pem && pem_list; pem = pem->next) {
-        pem_list[i++] = pem;
-    }
-
-    pem_sorted = pem_list ? sorted(&t, pem_list, pems, sizeof(policy_pem_t *),
-                                   compare_pems)
-                          : NULL;
-
-    for (i = 0; i < pems && pem_sorted; i++) {
-        put(&t, i ? "," : "");
-        put_string(&t, pem_sorted[i]->hash);
-        put(&t, ":");
-        put_string(&t, pem_sorted[i]->text);
-    }
-
-    t.failed |= (pem_sorted == NULL);
-    free(pem_list);
-    free(pem_sorted);
-
-    put(&t, "},\"policies\":[");
-
-    list = sorted(&t, set->policies, set->policies_count, sizeof(policy_t *),
-                  compare_policies);
-
-    for (i = 0; i < set->policies_count && list; i++) {
-
-        one = policy_dump(list[i], &n);
-
-        if (one == NULL) {
-            t.failed = true;
-            break;
-        }
-
-        put(&t, i ? "," : "");
-        put_bytes(&t, one, n);
-        free(one);
-    }
-
-    free(list);
-    put(&t, "]}");
-
-    if (t.failed) {
-        free(t.data);
-        return NULL;
-    }
-
-    *len = t.len;
-
-    return t.data;
+    return text_write(set, NULL, len);
 }
 
 
 char *
 policy_dump(policy_t *policy, size_t *len)
 {
-    text_t  t;
-
-    memset(&t, 0, sizeof(text_t));
-
-    if (policy_set_adopt_pem(policy->set, &policy->set->trusted_pem,
-                             &policy->set->pem)
-        != 0
-        || adopt_pems(policy->set, policy) != 0)
-    {
-        return NULL;
-    }
-
-    dump_policy(&t, policy);
-
-    if (t.failed) {
-        free(t.data);
-        return NULL;
-    }
-
-    policy_hash_text(t.data, t.len, policy->hash);
-    *len = t.len;
-
-    return t.data;
+    return text_write(policy->set, policy, len);
 }
 
 
-static void
-dump_policy(text_t *t, const policy_t *policy)
+int
+policy_set_hash(policy_set_t *set)
 {
-    size_t               i;
-    policy_rule_t      **rules;
-    policy_writable_t   *writable;
-
-    put(t, "{\"name\":");
-    put_string(t, policy->name);
-    put(t, ",\"isolation\":");
-    put_string(t, policy->isolation);
-    put(t, ",\"limits\":{");
-    dump_limits(t, policy);
-    put(t, "},\"bounds\":{");
-    dump_bounds(t, policy);
-    put(t, "},\"writable\":[");
-
-    writable = sorted(t, policy->writable, policy->writable_count,
-                      sizeof(policy_writable_t), compare_writables);
-
-    for (i = 0; i < policy->writable_count && writable; i++) {
-        put(t, i ? ",{\"path\":" : "{\"path\":");
-        put_string(t, writable[i].path);
-        put(t, ",\"bytes\":");
-        put_number(t, writable[i].bytes);
-        put(t, "}");
-    }
-
-    free(writable);
-
-    put(t, "],\"readable\":");
-    dump_strings(t, policy->readable, policy->readable_count);
-    put(t, ",\"env\":");
-    dump_strings(t, policy->env, policy->env_count);
-    put(t, ",\"launchers\":{\"uids\":");
-    dump_ids(t, policy->launcher_uids, policy->launcher_uids_count);
-    put(t, ",\"gids\":");
-    dump_ids(t, policy->launcher_gids, policy->launcher_gids_count);
-    put(t, "},\"trusted\":");
-    put_string(t, policy->set->pem ? policy->set->pem->hash : NULL);
-    put(t, ",\"rules\":[");
-
-    rules = sorted(t, policy->rules, policy->rules_count,
-                   sizeof(policy_rule_t *), compare_rules);
-
-    for (i = 0; i < policy->rules_count && rules; i++) {
-        put(t, i ? "," : "");
-        dump_rule(t, rules[i]);
-    }
-
-    free(rules);
-    put(t, "]}");
-}
-
-
-static void
-dump_limits(text_t *t, const policy_t *policy)
-{
-    char    number[32];
-    size_t  i;
-
-    for (i = 0; i < LIMIT_COUNT; i++) {
-
-        put(t, i ? ",\"" : "\"");
-        put(t, limit_table[i].key);
-        put(t, "\":");
-
-        if (limit_table[i].unit == UNIT_CORES) {
-            put(t, limit_text(i, policy->limits[i], number, sizeof(number)));
-
-        } else {
-            put_number(t, policy->limits[i]);
-        }
-    }
-}
-
-
-static void
-dump_bounds(text_t *t, const policy_t *policy)
-{
-    size_t  i;
-
-    for (i = 0; i < BOUND_COUNT; i++) {
-        put(t, i ? ",\"" : "\"");
-        put(t, bound_table[i].directive);
-        put(t, "\":");
-        put_number(t, policy->bounds[i]);
-    }
-}
-
-
-static void
-dump_rule(text_t *t, const policy_rule_t *rule)
-{
-    put(t, "{\"host\":");
-
-    if (rule->wildcard) {
-        put(t, "\"*.");
-        put(t, rule->host);         /* of a name: nothing to escape */
-        put(t, "\"");
-
-    } else {
-        put_string(t, rule->host);
-    }
-
-    put(t, ",\"ports\":[");
-
-    if (rule->port) {
-        put_number(t, rule->port);
-
-    } else {
-        put(t, "80,443");
-    }
-
-    put(t, "],\"methods\":");
-    dump_methods(t, rule);
-    put(t, ",\"plaintext\":");
-    put(t, rule->plaintext ? "true" : "false");
-    put(t, ",\"websocket\":");
-    put(t, rule->websocket ? "true" : "false");
-    put(t, ",\"tunnel\":");
-    put(t, rule->tunnel ? "true" : "false");
-    put(t, ",\"credential\":");
-
-    if (rule->credential) {
-        put(t, "{\"kind\":\"bearer\",\"name\":");
-        put_string(t, rule->credential);
-        put(t, "}");
-
-    } else {
-        put(t, "null");
-    }
-
-    put(t, ",\"private\":[");
-    dump_ranges(t, rule);
-    put(t, "],\"trusted\":");
-    put_string(t, rule->pem ? rule->pem->hash : NULL);
-    put(t, ",\"hint\":");
-    put_string(t, rule->hint);
-    put(t, "}");
-}
-
-
-/* What is allowed, not what was written: HEAD follows GET. */
-
-static void
-dump_methods(text_t *t, const policy_rule_t *rule)
-{
-    bool     get, head;
-    char   **list;
+    char    *text;
     size_t   i, n;
 
-    get = (rule->methods_count == 0);
-    head = false;
+    for (i = 0; i < set->policies_count; i++) {
 
-    for (i = 0; i < rule->methods_count; i++) {
-        get = get || strcmp(rule->methods[i], "GET") == 0;
-        head = head || strcmp(rule->methods[i], "HEAD") == 0;
-    }
+        text = policy_dump(set->policies[i], &n);
 
-    list = calloc(rule->methods_count + 2, sizeof(char *));
-
-    if (list == NULL) {
-        t->failed = true;
-        return;
-    }
-
-    for (n = 0; n < rule->methods_count; n++) {
-        list[n] = rule->methods[n];
-    }
-
-    if (rule->methods_count == 0) {
-        list[n++] = (char *) "GET";
-    }
-
-    if (get && !head) {
-        list[n++] = (char *) "HEAD";
-    }
-
-    dump_strings(t, list, n);
-    free(list);
-}
-
-
-static void
-dump_ranges(text_t *t, const policy_rule_t *rule)
-{
-    char              text[ADDRESS_TEXT_MAX];
-    size_t            i;
-    address_t         a;
-    address_range_t  *ranges;
-
-    ranges = sorted(t, rule->ranges, rule->ranges_count,
-                    sizeof(address_range_t), compare_ranges);
-
-    for (i = 0; i < rule->ranges_count && ranges; i++) {
-
-        a.v6 = ranges[i].v6;
-        memcpy(a.bytes, ranges[i].bytes, 16);
-        (void) address_text(&a, text);
-
-        put(t, i ? ",\"" : "\"");
-        put(t, text);
-        put(t, "/");
-        put_number(t, ranges[i].prefix);
-        put(t, "\"");
-    }
-
-    free(ranges);
-}
-
-
-static void
-dump_strings(text_t *t, char *const *list, size_t count)
-{
-    char   **copy;
-    size_t   i;
-
-    copy = sorted(t, list, count, sizeof(char *), compare_strings);
-
-    put(t, "[");
-
-    for (i = 0; i < count && copy; i++) {
-        put(t, i ? "," : "");
-        put_string(t, copy[i]);
-    }
-
-    put(t, "]");
-    free(copy);
-}
-
-
-static void
-dump_ids(text_t *t, const uint32_t *list, size_t count)
-{
-    size_t     i;
-    uint32_t  *copy;
-
-    copy = sorted(t, list, count, sizeof(uint32_t), compare_ids);
-
-    put(t, "[");
-
-    for (i = 0; i < count && copy; i++) {
-        put(t, i ? "," : "");
-        put_number(t, copy[i]);
-    }
-
-    put(t, "]");
-    free(copy);
-}
-
-
-/* A sorted copy; NULL, with the failure noted, without memory. */
-
-static void *
-sorted(text_t *t, const void *list, size_t count, size_t size,
-    compare_t compare)
-{
-    void  *copy;
-
-    copy = calloc(count + 1, size);
-
-    if (copy == NULL) {
-        t->failed = true;
-        return NULL;
-    }
-
-    if (count) {
-        memcpy(copy, list, count * size);
-        qsort(copy, count, size, compare);
-    }
-
-    return copy;
-}
-
-
-static int
-adopt_pems(policy_set_t *set, policy_t *policy)
-{
-    size_t  i;
-
-    for (i = 0; i < policy->rules_count; i++) {
-        if (policy_set_adopt_pem(set, &policy->rules[i]->trusted_pem,
-                                 &policy->rules[i]->pem)
-            != 0)
-        {
+        if (text == NULL) {
             return -1;
         }
+
+        policy_hash_text(text, n, set->policies[i]->hash);
+        free(text);
     }
 
     return 0;
 }
 
 
-static int
-compare_policies(const void *a, const void *b)
+policy_set_t *
+policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
 {
-    return strcmp((*(policy_t *const *) a)->name,
-                  (*(policy_t *const *) b)->name);
+    coder_t  c;
+
+    memset(&c, 0, sizeof(coder_t));
+
+    c.reading = true;
+    c.start = text;
+    c.p = text;
+    c.end = text + n;
+    c.err = err;
+    c.set = policy_set_new();
+
+    if (c.set == NULL) {
+        (void) policy_no_memory(err);
+        return NULL;
+    }
+
+    text_set(&c);
+
+    free(c.word);
+
+    if (c.failed) {
+        policy_set_free(c.set);
+        return NULL;
+    }
+
+    return c.set;
+}
+
+
+/* The set's text, or only that of a policy. */
+
+static char *
+text_write(policy_set_t *set, policy_t *policy, size_t *len)
+{
+    coder_t  c;
+
+    memset(&c, 0, sizeof(coder_t));
+    c.set = set;
+
+    if (policy) {
+        text_policy(&c, policy);
+
+    } else {
+        text_set(&c);
+    }
+
+    if (c.failed) {
+        free(c.data);
+        return NULL;
+    }
+
+    *len = c.len;
+
+    return c.data;
+}
+
+
+static void
+text_set(coder_t *c)
+{
+    uint64_t  version;
+
+    version = POLICY_TEXT_VERSION;
+
+    coder_text(c, "{\"v\":");
+    coder_number(c, &version, 0, UINT32_MAX);
+
+    if (coder_has_read(c) && version != POLICY_TEXT_VERSION) {
+        coder_check(c, policy_error(c->err, "policies", "v",
+                                        "has an unknown value"));
+    }
+
+    text_fields(c, policy_set_fields, c->set, ",");
+    coder_text(c, "}");
+
+    if (c->p != c->end) {
+        coder_unexpected(c);
+    }
+}
+
+
+/* Here and below: a policy, rule or value that is NULL is read. */
+
+static void
+text_policy(coder_t *c, policy_t *policy)
+{
+    const char  *start;
+
+    start = c->p;
+
+    coder_text(c, "{\"name\":");
+    coder_string(c, policy ? policy->name : NULL);
+
+    if (coder_has_read(c)) {
+        policy = policy_set_add(c->set, c->word, c->err);
+        coder_check(c, policy ? 0 : -1);
+    }
+
+    if (policy == NULL) {
+        return;
+    }
+
+    text_fields(c, policy_fields, policy, ",");
+    coder_text(c, "}");
+
+    if (coder_has_read(c)) {
+        policy_hash_text(start, (size_t) (c->p - start), policy->hash);
+        coder_check(c, policy_check(policy, c->err));
+    }
+}
+
+
+static void
+text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule)
+{
+    uint64_t  port;
+
+    coder_text(c, "{\"host\":");
+
+    if (c->reading) {
+
+        rule = text_read_host(c, policy);
+
+        if (rule == NULL) {
+            c->failed = true;
+            return;
+        }
+
+    } else {
+
+        coder_text(c, rule->wildcard ? "\"*." : "\"");
+        coder_text(c, rule->host);      /* nothing to escape */
+        coder_text(c, "\",\"ports\":[");
+
+        if (rule->port) {
+            port = rule->port;
+            coder_number(c, &port, 0, 0);
+
+        } else {
+            coder_text(c, "80,443");
+        }
+
+        coder_text(c, "]");
+    }
+
+    text_fields(c, policy_rule_fields, rule, ",");
+    coder_text(c, "}");
+
+    /* no method would mean GET and HEAD, which the text always spells */
+
+    if (coder_has_read(c) && rule->methods_count == 0) {
+        coder_unexpected(c);
+    }
+}
+
+
+/* NULL: with the error. */
+
+static policy_rule_t *
+text_read_host(coder_t *c, policy_t *policy)
+{
+    int       n;
+    char      host[HOST_TEXT_MAX];
+    uint64_t  port;
+
+    coder_string(c, NULL);
+
+    if (c->failed) {
+        return NULL;
+    }
+
+    /* an address of IPv6 is the one host with a colon; it has no brackets */
+
+    n = snprintf(host, sizeof(host),
+                 strchr(c->word, ':') ? "[%s]" : "%s", c->word);
+
+    if (n > (int) sizeof(host) - (int) sizeof(":65535")
+        || c->word[0] == '[')
+    {
+        (void) policy_error(c->err, "host", c->word, "is malformed");
+        return NULL;
+    }
+
+    coder_text(c, ",\"ports\":[");
+
+    if (!coder_skip(c, "80,443]")) {
+        coder_number(c, &port, 0, 65535);
+        coder_text(c, "]");
+        (void) snprintf(host + n, sizeof(host) - (size_t) n, ":%u",
+                        (unsigned) port);
+    }
+
+    return c->failed ? NULL : policy_add_rule(policy, host, c->err);
+}
+
+
+static void
+text_fields(coder_t *c, const policy_field_t *field, void *object,
+    const char *separator)
+{
+    for ( /* void */ ; field->name && !c->failed; field++) {
+
+        coder_key(c, separator, field->name);
+        separator = ",";
+
+        if (field->count) {
+            text_list(c, field, object);
+
+        } else {
+            text_value(c, field, object, (char *) object + field->offset);
+        }
+    }
+}
+
+
+static void
+text_list(coder_t *c, const policy_field_t *field, void *object)
+{
+    char    *copy;
+    void    *list;
+    size_t   i, count, size;
+
+    coder_text(c, "[");
+
+    if (c->reading) {
+
+        for (i = 0; coder_next(c, "]", &i); /* void */ ) {
+            text_value(c, field, object, NULL);
+        }
+
+        return;
+    }
+
+    size = text_lists[field->kind].size;
+    count = *(size_t *) ((char *) object + field->count);
+    list = *(void **) ((char *) object + field->offset);
+
+    copy = calloc(count + 1, size);
+
+    if (copy == NULL) {
+        c->failed = true;
+        return;
+    }
+
+    if (count) {
+        memcpy(copy, list, count * size);
+        qsort(copy, count, size, text_lists[field->kind].compare);
+    }
+
+    for (i = 0; i < count; i++) {
+        coder_text(c, i ? "," : "");
+        text_value(c, field, object, copy + i * size);
+    }
+
+    coder_text(c, "]");
+    free(copy);
+}
+
+
+/* value: the member of object; of a list's item NULL while it is read. */
+
+static void
+text_value(coder_t *c, const policy_field_t *field, void *object, void *value)
+{
+    uint64_t        id;
+    policy_rule_t  *rule = object;
+
+    switch (field->kind) {
+
+    case POLICY_FLAG:
+        coder_flag(c, value);
+        break;
+
+    case POLICY_NUMBER:
+        coder_number(c, value, field->limit ? field->limit->min : 0,
+                     field->limit ? field->limit->max : UINT64_MAX);
+        break;
+
+    case POLICY_STRING_OR_NULL:
+        if (coder_null(c, *(char **) value == NULL)) {
+            break;
+        }
+
+        /* fall through */
+
+    case POLICY_STRING:
+    case POLICY_STRINGS:
+        value_word(c, field, object, value ? *(char **) value : NULL);
+        break;
+
+    case POLICY_RANGES:
+        value_range(c, field, object, value);
+        break;
+
+    case POLICY_IDS:
+        id = value ? *(uint32_t *) value : 0;
+        coder_number(c, &id, 0, UINT32_MAX - 1);
+
+        if (coder_has_read(c)) {
+            coder_check(c, policy_add_launcher_id(
+                               (void *) ((char *) object + field->offset),
+                               (void *) ((char *) object + field->count),
+                               id, c->err));
+        }
+
+        break;
+
+    case POLICY_WRITABLE:
+        value_writable(c, object, value);
+        break;
+
+    case POLICY_OBJECT:
+        coder_text(c, "{");
+        text_fields(c, field->fields, object, "");
+        coder_text(c, "}");
+        break;
+
+    case POLICY_LIMITS:
+        value_limits(c, value);
+        break;
+
+    case POLICY_BOUNDS:
+        value_bounds(c, value);
+        break;
+
+    case POLICY_CREDENTIAL:
+        value_credential(c, rule);
+        break;
+
+    case POLICY_TRUSTED:
+        value_trusted(c, &rule->trusted_pem, &rule->pem);
+        break;
+
+    case POLICY_SET_TRUSTED:
+        value_set_trusted(c);
+        break;
+
+    case POLICY_SAME_TRUSTED:
+        value_same_trusted(c, object);
+        break;
+
+    case POLICY_PEMS:
+        value_pems(c);
+        break;
+
+    case POLICY_RULES:
+        text_rule(c, object, value ? *(policy_rule_t **) value : NULL);
+        break;
+
+    case POLICY_POLICIES:
+    case POLICY_KINDS:
+        text_policy(c, value ? *(policy_t **) value : NULL);
+        break;
+    }
+}
+
+
+static int
+compare_strings(const void *a, const void *b)
+{
+    return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+
+static int
+compare_ranges(const void *a, const void *b)
+{
+    int                     rc;
+    const address_range_t  *x = a, *y = b;
+
+    rc = (int) x->v6 - (int) y->v6;
+
+    if (rc == 0) {
+        rc = memcmp(x->bytes, y->bytes, 16);
+    }
+
+    return rc ? rc : (int) x->prefix - (int) y->prefix;
+}
+
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    const uint32_t  *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
 }
 
 
@@ -495,149 +507,8 @@ compare_rules(const void *a, const void *b)
 
 
 static int
-compare_ranges(const void *a, const void *b)
+compare_policies(const void *a, const void *b)
 {
-    int                     rc;
-    const address_range_t  *x, *y;
-
-    x = a;
-    y = b;
-
-    rc = (int) x->v6 - (int) y->v6;
-
-    if (rc == 0) {
-        rc = memcmp(x->bytes, y->bytes, 16);
-    }
-
-    return rc ? rc : (int) x->prefix - (int) y->prefix;
-}
-
-
-static int
-compare_writables(const void *a, const void *b)
-{
-    return strcmp(((const policy_writable_t *) a)->path,
-                  ((const policy_writable_t *) b)->path);
-}
-
-
-static int
-compare_strings(const void *a, const void *b)
-{
-    return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
-
-static int
-compare_ids(const void *a, const void *b)
-{
-    uint32_t  x, y;
-
-    x = *(const uint32_t *) a;
-    y = *(const uint32_t *) b;
-
-    return (x > y) - (x < y);
-}
-
-
-static int
-compare_pems(const void *a, const void *b)
-{
-    return strcmp((*(policy_pem_t *const *) a)->hash,
-                  (*(policy_pem_t *const *) b)->hash);
-}
-
-
-static void
-put(text_t *t, const char *text)
-{
-    put_bytes(t, text, strlen(text));
-}
-
-
-static void
-put_bytes(text_t *t, const char *p, size_t n)
-{
-    char    *data;
-    size_t   cap;
-
-    if (t->failed) {
-        return;
-    }
-
-    if (n >= t->cap - t->len) {
-
-        cap = (t->cap + n + 1) * 2;
-        data = realloc(t->data, cap);
-
-        if (data == NULL) {
-            t->failed = true;
-            return;
-        }
-
-        t->data = data;
-        t->cap = cap;
-    }
-
-    memcpy(t->data + t->len, p, n);
-    t->len += n;
-    t->data[t->len] = '\0';
-}
-
-
-/* NULL is null.  What is valid UTF-8 stays so: JSON needs no more. */
-
-static void
-put_string(text_t *t, const char *value)
-{
-    char         escape[8];
-    const char  *p, *start, *at;
-
-    static const char  special[] = "\"\\\n\r\t";
-    static const char  letters[] = "\"\\nrt";
-
-    if (value == NULL) {
-        put(t, "null");
-        return;
-    }
-
-    put(t, "\"");
-
-    for (p = start = value; *p; p++) {
-
-        if ((unsigned char) *p >= 0x20 && *p != 0x7f && *p != '"'
-            && *p != '\\')
-        {
-            continue;
-        }
-
-        put_bytes(t, start, (size_t) (p - start));
-        start = p + 1;
-
-        at = strchr(special, *p);
-
-        if (at) {
-            escape[0] = '\\';
-            escape[1] = letters[at - special];
-            put_bytes(t, escape, 2);
-            continue;
-        }
-
-        (void) snprintf(escape, sizeof(escape), "\\u%04x",
-                        (unsigned char) *p);
-        put(t, escape);
-    }
-
-    put_bytes(t, start, (size_t) (p - start));
-    put(t, "\"");
-}
-
-
-static void
-put_number(text_t *t, uint64_t value)
-{
-    char  number[32];
-
-    (void) snprintf(number, sizeof(number), "%" PRIu64, value);
-    put(t, number);
+    return strcmp((*(policy_t *const *) a)->name,
+                  (*(policy_t *const *) b)->name);
 }

@@ -9,7 +9,9 @@
 
 #include <libpsl.h>
 
-#include "policy/policy_internal.h"
+#include "jail/shared/utf8.h"
+#include "policy/policy.h"
+#include "policy/policy_words.h"
 
 
 #define METHOD_MAX  32
@@ -33,9 +35,13 @@ typedef struct {
 } path_refusal_t;
 
 
-static const char *path_refusal(const path_refusal_t *table, size_t n,
+static bool policy_is_path(const char *text);
+static const char *policy_path_refusal(const path_refusal_t *table, size_t n,
     const char *path);
-static size_t utf8_length(const unsigned char *p, uint32_t *code);
+static bool policy_is_utf8(const char *text, bool (*is_fine)(uint32_t code));
+static bool policy_is_shown(uint32_t code);
+static bool policy_is_in_pem(uint32_t code);
+static bool policy_is_never_opened(const address_range_t *range);
 
 
 static const char  env_loader[] =
@@ -215,7 +221,7 @@ policy_is_method(const char *text)
 
 /* Absolute, and with one spelling: no empty, "." or ".." component. */
 
-bool
+static bool
 policy_is_path(const char *text)
 {
     size_t  i, start;
@@ -250,62 +256,80 @@ policy_is_path(const char *text)
 }
 
 
-/*
- * UTF-8 that shows as one line and as what it is: no controls (C1 too), no
- * line separators, and no direction marks, which make a reader see another
- * text.
- */
-
 bool
 policy_is_plain_text(const char *text, size_t max)
 {
-    size_t                n;
-    uint32_t              code;
-    const unsigned char  *p;
-
-    if (text[0] == '\0' || strlen(text) > max) {
-        return false;
-    }
-
-    for (p = (const unsigned char *) text; *p; p += n) {
-
-        n = utf8_length(p, &code);
-
-        if (n == 0
-            || code < 0x20 || (code >= 0x7f && code < 0xa0)
-            || (code >= 0x200b && code <= 0x200f)
-            || (code >= 0x2028 && code <= 0x202e)
-            || (code >= 0x2060 && code <= 0x206f)
-            || code == 0xfeff || code >= 0xe0000)
-        {
-            return false;
-        }
-    }
-
-    return true;
+    return text[0] != '\0' && strlen(text) <= max
+           && policy_is_utf8(text, policy_is_shown);
 }
 
 
 bool
 policy_is_pem(const char *text)
 {
-    size_t                n;
-    uint32_t              code;
-    const unsigned char  *p;
+    return policy_is_utf8(text, policy_is_in_pem) && strlen(text) <= PEM_MAX
+           && strstr(text, "-----BEGIN ") != NULL;
+}
 
-    for (p = (const unsigned char *) text; *p; p += n) {
 
-        n = utf8_length(p, &code);
+static bool
+policy_is_utf8(const char *text, bool (*is_fine)(uint32_t code))
+{
+    utf8_t    u;
+    size_t    i;
+    uint32_t  code;
 
-        if (n == 0
-            || (code < 0x20 && code != '\n' && code != '\r' && code != '\t'))
-        {
+    memset(&u, 0, sizeof(utf8_t));
+
+    for ( /* void */ ; *text; text++) {
+
+        switch (utf8_step(&u, (unsigned char) *text)) {
+
+        case UTF8_MORE:
+            continue;
+
+        case UTF8_DONE:
+            break;
+
+        default:
+            return false;
+        }
+
+        code = u.have > 1 ? u.bytes[0] & (0x7f >> u.have) : u.bytes[0];
+
+        for (i = 1; i < u.have; i++) {
+            code = code << 6 | (u.bytes[i] & 0x3f);
+        }
+
+        if (!is_fine(code)) {
             return false;
         }
     }
 
-    return (size_t) (p - (const unsigned char *) text) <= PEM_MAX
-           && strstr(text, "-----BEGIN ") != NULL;
+    return u.need == 0;
+}
+
+
+/*
+ * What shows as one line and as what it is: no controls (C1 too), no line
+ * separators, and no direction marks, which make a reader see another text.
+ */
+
+static bool
+policy_is_shown(uint32_t code)
+{
+    return code >= 0x20 && (code < 0x7f || code >= 0xa0)
+           && (code < 0x200b || code > 0x200f)
+           && (code < 0x2028 || code > 0x202e)
+           && (code < 0x2060 || code > 0x206f)
+           && code != 0xfeff && code < 0xe0000;
+}
+
+
+static bool
+policy_is_in_pem(uint32_t code)
+{
+    return code >= 0x20 || code == '\n' || code == '\r' || code == '\t';
 }
 
 
@@ -350,7 +374,7 @@ policy_env_refusal(const char *name)
 const char *
 policy_readable_refusal(const char *path)
 {
-    return path_refusal(readable_refusals,
+    return policy_path_refusal(readable_refusals,
                         sizeof(readable_refusals) / sizeof(path_refusal_t),
                         path);
 }
@@ -359,14 +383,14 @@ policy_readable_refusal(const char *path)
 const char *
 policy_writable_refusal(const char *path)
 {
-    return path_refusal(writable_refusals,
+    return policy_path_refusal(writable_refusals,
                         sizeof(writable_refusals) / sizeof(path_refusal_t),
                         path);
 }
 
 
 static const char *
-path_refusal(const path_refusal_t *table, size_t n, const char *path)
+policy_path_refusal(const path_refusal_t *table, size_t n, const char *path)
 {
     size_t  i, len;
 
@@ -429,53 +453,52 @@ policy_wildcard_refusal(const char *host)
 }
 
 
-/* The bytes of one character of strict UTF-8 (RFC 3629); 0: none. */
-
-static size_t
-utf8_length(const unsigned char *p, uint32_t *code)
+const char *
+policy_range_refusal(const address_range_t *range)
 {
-    size_t    i, n;
-    uint32_t  c, min;
+    unsigned  least;
 
-    if (p[0] < 0x80) {
-        *code = p[0];
-        return 1;
+    if (policy_is_never_opened(range)) {
+        return "holds only addresses that no rule opens";
     }
 
-    if ((p[0] & 0xe0) == 0xc0) {
-        n = 2;
-        c = p[0] & 0x1f;
-        min = 0x80;
-
-    } else if ((p[0] & 0xf0) == 0xe0) {
-        n = 3;
-        c = p[0] & 0x0f;
-        min = 0x800;
-
-    } else if ((p[0] & 0xf8) == 0xf0) {
-        n = 4;
-        c = p[0] & 0x07;
-        min = 0x10000;
-
-    } else {
-        return 0;
+    if (address_range_is_public(range)) {
+        return "is public: a name may resolve to it without \"private\", "
+               "which opens special ranges such as 10.0.0.0/8";
     }
 
-    /* the NUL at the end is no continuation byte, so this stays inside */
+    /* 240.0.0.0/4 is the one special range of IPv4 wider than /8 */
 
-    for (i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
+    least = range->v6 ? 7 : (range->bytes[0] & 0xf0) == 0xf0 ? 4 : 8;
 
-        c = c << 6 | (p[i] & 0x3f);
+    if (range->prefix < least) {
+        return "is too wide: at least /8, or /7 for IPv6";
     }
 
-    if (c < min || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) {
-        return 0;
-    }
-
-    *code = c;
-
-    return n;
+    return NULL;
 }
+
+
+/* Are its first and its last address of a kind that stays forbidden? */
+
+static bool
+policy_is_never_opened(const address_range_t *range)
+{
+    unsigned     i;
+    address_t    a;
+    const char  *why;
+
+    a.v6 = range->v6;
+    memcpy(a.bytes, range->bytes, 16);
+
+    if (address_judge(&a, range, 1, true, &why) != ADDRESS_FORBIDDEN) {
+        return false;
+    }
+
+    for (i = range->prefix; i < (range->v6 ? 128U : 32U); i++) {
+        a.bytes[i / 8] |= (unsigned char) (0x80 >> (i % 8));
+    }
+
+    return address_judge(&a, range, 1, true, &why) == ADDRESS_FORBIDDEN;
+}
+

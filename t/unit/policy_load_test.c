@@ -246,7 +246,7 @@ test_replaced(void **state)
         bool         loads;
     } rows[] = {
         { "\"hint\"", "use", "USE", true },
-        { "\"hint\"", "use", "\\u0055se", true },
+        { "\"hint\"", "use", "\\u0055se", false },
         { "\"hint\"", "use", "u\\u0000se", false },
         { "\"hint\"", "use", "u\\u0080se", false },
         { "\"hint\"", "use", "u\\u20acse", false },
