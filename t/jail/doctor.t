@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# What `jail doctor` says is what is so: on this host, which gives boxes, all
-# layers are there; its object is complete and stable; the forbidden things
-# are refused and their neighbours are not; nothing is left behind.
+# What `jail doctor` says is true: on this host, where boxes run, all layers
+# are there; its object is complete and stable; what is forbidden is refused
+# and its neighbour is not; nothing is left behind.
 
 use v5.36;
 
@@ -53,71 +53,91 @@ for my $user (ways()) {
                  env => { TEST_SECRET => $secret });
     my $j = $r->{json} // {};
 
-    is($r->{status}, 0, "this host gives boxes: status 0 ($way)")
-        or diag $r->{out}, $r->{err};
-    is($r->{out} =~ tr/\n//, 1, "one line ($way)");
-    unlike($r->{out}, qr/\Q$secret\E/, "nothing of the environment ($way)");
+    subtest "$way: the doctor's object, on a host where boxes run" => sub {
+        is($r->{status}, 0, 'the status is 0')
+            or diag $r->{out}, $r->{err};
+        is($r->{out} =~ tr/\n//, 1, 'it is one line');
+        unlike($r->{out}, qr/\Q$secret\E/, 'it has nothing of the environment');
 
-    is(join(' ', sort keys %$j), 'attempts compare container kernel layers '
-       . 'ok schema uid version', "the object's keys ($way)");
-    is($j->{schema}, 1, "schema 1 ($way)");
-    ok($j->{ok}, "ok ($way)");
-    is($j->{compare}, undef, "nothing is compared unasked ($way)");
+        is(join(' ', sort keys %$j), 'attempts compare container kernel layers '
+           . 'ok schema uid version', 'it has the keys that wrappers rely on');
+        is($j->{schema}, 1, 'the schema is 1');
+        ok($j->{ok}, '"ok" is true');
+        is($j->{compare}, undef, 'nothing is compared without --compare');
+    };
 
-    is(join(' ', map { $_->{name} } @{ $j->{layers} }), "@layers",
-       "the layers ($way)");
-    for my $l (@{ $j->{layers} }) {
-        is(join(' ', sort keys %$l),
-           'detail errno fix name required stage state',
-           "$l->{name}: its keys ($way)");
-        my $may = $l->{name} eq 'broker' ? qr/^skipped$/
-                : $l->{required} ? qr/^ok$/ : qr/^(?:ok|warning|skipped)$/;
-        like($l->{state}, $may, "$l->{name}: $l->{state} ($way)");
-    }
+    subtest "$way: the doctor finds every layer" => sub {
+        is(join(' ', map { $_->{name} } @{ $j->{layers} }), "@layers",
+           'their names');
+        for my $l (@{ $j->{layers} }) {
+            is(join(' ', sort keys %$l),
+               'detail errno fix name required stage state',
+               "$l->{name}: its keys");
+            my $may = $l->{name} eq 'broker' ? qr/^skipped$/
+                    : $l->{required} ? qr/^ok$/ : qr/^(?:ok|warning|skipped)$/;
+            like($l->{state}, $may, "$l->{name}: $l->{state}");
+        }
+    };
 
-    is(join(' ', sort map { $_->{name} } @{ $j->{attempts} }),
-       join(' ', sort keys %errno), "what is tried ($way)");
-    for my $a (@{ $j->{attempts} }) {
-        my $want = $errno{ $a->{name} } // next;
-        ok($a->{refused}, "$a->{name} is refused ($way)");
-        like($a->{errno}, ref $want ? $want : qr/^$want$/,
-             "$a->{name}: the errno ($way)");
-        ok($a->{control}, "$a->{name}: its neighbour works ($way)");
-    }
+    subtest "$way: what the doctor attempts is refused, and its neighbour is "
+            . "not" => sub
+    {
+        is(join(' ', sort map { $_->{name} } @{ $j->{attempts} }),
+           join(' ', sort keys %errno), 'the names of the attempts');
+        for my $a (@{ $j->{attempts} }) {
+            my $want = $errno{ $a->{name} } // next;
+            ok($a->{refused}, "$a->{name} is refused");
+            like($a->{errno}, ref $want ? $want : qr/^$want$/,
+                 "$a->{name}: the errno");
+            ok($a->{control}, "$a->{name}: its neighbour works");
+        }
+    };
 
-    # for people
-
-    $r = jail(['doctor'], user => $user);
-    is($r->{status}, 0, "as text: status 0 ($way)");
-    like($r->{out}, qr/^This host can give a box, but only with --offline: /m,
-         "as text ($way)");
-    like($r->{out}, qr{^skipped  the broker +there is none at\s+/run/\S+\n +fix: start it }m,
-         "without a broker, what starts one ($way)");
-    is(scalar(grep { length > 80 } split /\n/, $r->{out}),
-       0, "in 80 columns ($way)");
-    like($r->{out}, qr/^refused +tracing a process +EPERM$/m,
-         "what was tried ($way)");
+    subtest "$way: the doctor as text, for people" => sub {
+        my $r = jail(['doctor'], user => $user);
+        is($r->{status}, 0, 'the status is 0');
+        like($r->{out},
+             qr/^This host can give a box, but only with --offline: /m,
+             'the first line');
+        like($r->{out},
+             qr{^skipped  the broker +there is none at\s+/run/\S+\n +fix: start it }m,
+             'there is no broker, and what starts one');
+        is(scalar(grep { length > 80 } split /\n/, $r->{out}),
+           0, 'no line is longer than 80 columns');
+        like($r->{out}, qr/^refused +tracing a process +EPERM$/m,
+             'an attempt');
+    };
 
     # the naive way beside a box: the plain child is the control of each
 
-    $r = jail(['doctor', '--json', '--compare'], user => $user);
-    my $c = $r->{json}{compare};
-    for my $door (qw(environment files sockets subprocesses)) {
-        ok($c->{plain}{$door}{open}, "$door: open to a plain child ($way)");
-        ok(defined $c->{box}{$door}{open} && !$c->{box}{$door}{open},
-           "$door: shut to a box ($way)");
-    }
+    subtest "$way: --compare shows a plain child beside a box" => sub {
+        my $r = jail(['doctor', '--json', '--compare'], user => $user);
+        my $c = $r->{json}{compare};
+        for my $door (qw(environment files sockets subprocesses)) {
+            ok($c->{plain}{$door}{open},
+               "$door: control: open to a plain child");
+            ok(defined $c->{box}{$door}{open} && !$c->{box}{$door}{open},
+               "$door: shut to a box");
+        }
 
-    $r = jail(['doctor', '--compare'], user => $user);
-    like($r->{out}, qr/^ +a plain child process +a box$/m,
-         "two columns ($way)");
-    like($r->{out}, qr/^files +reads the caller's files +the file is absent$/m,
-         "side by side ($way)");
+        $r = jail(['doctor', '--compare'], user => $user);
+        like($r->{out}, qr/^ +a plain child process +a box$/m,
+             'as text: two columns');
+        like($r->{out},
+             qr/^files +reads the caller's files +the file is absent$/m,
+             'as text: side by side');
+    };
 
-    my @named = grep { /^(?:left|host)-[0-9a-f]{8}$/ } orphans();
-    is("@named", '', "no process is left behind ($way)");
-    is(join(' ', grep { -e && -o } glob '/tmp/jail-doctor-*'), '',
-       "no file is left behind ($way)");
+    # other tests may run the doctor at this moment
+
+    subtest "$way: the doctor leaves nothing behind" => sub {
+        ok(wait_for('the end of its processes', sub {
+            !grep { /^(?:left|host)-[0-9a-f]{8}$/ } orphans();
+        }), 'no process');
+        ok(wait_for('the end of its files', sub {
+            !grep { -e && -o } glob '/tmp/jail-doctor-*';
+        }), 'no file');
+    };
 }
 
 # The broker: one that answers, one that does not speak the protocol, none
@@ -143,7 +163,6 @@ sub layer_of ($name, @args) {
     return ($l, $r);
 }
 
-my @asked;
 my %answers = (
     'a broker that has the policy' =>
         ['ok', qr/./, '{"ok":true,"policy":{}}' . "\n"],
@@ -154,97 +173,106 @@ my %answers = (
     'a broker of another version' =>
         ['missing', qr/version/, '{"ok":false,"error":"version","message":'
                                  . '"1 is not served"}' . "\n"],
-    'what is no broker' => ['missing', qr/./, "HTTP/1.1 400 Bad Request\r\n"],
+    'a server that is not a broker' => ['missing',
+                                        qr/./, "HTTP/1.1 400 Bad Request\r\n"],
 );
 
 for my $what (sort keys %answers) {
     my ($state, $detail, $text) = @{ $answers{$what} };
-    my ($path, $pid) = broker(sub ($asked) {
-        return ($asked->{op} // '') eq 'policy' && $asked->{v} == 1
-            ? $text : '{"ok":false,"error":"bad_request","message":"x"}'
-                      . "\n" });
-    my ($l, $r) = layer_of('broker', '--control', $path);
+    subtest "the doctor and $what" => sub {
+        my ($path, $pid) = broker(sub ($asked) {
+            return ($asked->{op} // '') eq 'policy' && $asked->{v} == 1
+                ? $text : '{"ok":false,"error":"bad_request","message":"x"}'
+                          . "\n" });
+        my ($l, $r) = layer_of('broker', '--control', $path);
 
-    my $text_of = jail(['doctor', '--control', $path])->{out};
-    kill KILL => $pid;
-    waitpid $pid, 0;
+        my $text_of = jail(['doctor', '--control', $path])->{out};
+        kill KILL => $pid;
+        waitpid $pid, 0;
 
-    like($text_of, $state eq 'ok' ? qr/^This host can give a box\.$/m
-                 : $state eq 'warning'
-                 ? qr/^This host can give a box to who names a policy/m
-                 : qr/^This host cannot give a box/m, "$what: the last line");
-    is($l->{state}, $state, "$what: $state");
-    like($l->{detail}, $detail, "$what: it is said");
-    is($r->{status}, $state eq 'missing' ? 1 : 0, "$what: the status");
-    like($l->{fix}, qr/--policy, or add "agent_policy default \{ \}"/,
-         "$what: the fix") if $state eq 'warning';
+        like($text_of, $state eq 'ok' ? qr/^This host can give a box\.$/m
+                     : $state eq 'warning'
+                     ? qr/^This host can give a box to who names a policy/m
+                     : qr/^This host cannot give a box/m,
+                     'as text: the verdict');
+        is($l->{state}, $state, "the broker is $state");
+        like($l->{detail}, $detail, 'the detail');
+        is($r->{status}, $state eq 'missing' ? 1 : 0, 'the status');
+        like($l->{fix}, qr/--policy, or add "agent_policy default \{ \}"/,
+             'the fix names --policy and the directive') if $state eq 'warning';
+    };
 }
 
-my ($l) = layer_of('broker', '--control', dir() . '/none.sock');
-is($l->{state}, 'missing', 'no broker where one is named: missing');
-is($l->{errno}, 'ENOENT', 'the errno');
+subtest 'the doctor and no broker where one is named' => sub {
+    my ($l) = layer_of('broker', '--control', dir() . '/none.sock');
+    is($l->{state}, 'missing', 'the broker is missing');
+    is($l->{errno}, 'ENOENT', 'the errno is ENOENT');
+};
 
-# A kernel that takes what it does not enforce: only who tries finds out
+# A kernel that accepts what it does not enforce
 
-my $deny = dir() . '/deny';
-system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $deny,
-       root_dir() . '/t/lib/deny.c', '-lseccomp') == 0 or die;
+my $deny = deny();
 
 for my $lie (['seccomp', 'prctl:0==22'],
              ['landlock', 'landlock_restrict_self'],
              ['read_only', 'mount_setattr'])
 {
     my ($name, $call) = @$lie;
-    my $r = jail(['doctor', '--json'],
-                 program => [$deny, '--refuse', "$call=none", '--']);
-    my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} };
+    subtest "a kernel that accepts $name and does not enforce it" => sub {
+        my $r = jail(['doctor', '--json'],
+                     program => [$deny, '--refuse', "$call=none", '--']);
+        my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} };
 
-    is($r->{status}, 1, "a $name that does not hold: status 1");
-    is($layer{$name}{state}, 'missing', 'it is missing');
-    next if $name ne 'seccomp';
+        is($r->{status}, 1, 'the status is 1');
+        is($layer{$name}{state}, 'missing', "$name is missing");
+        return if $name ne 'seccomp';
 
-    my %attempt = map { $_->{name} => $_ } @{ $r->{json}{attempts} };
-    ok(!$attempt{$_}{refused}, "without a filter $_ goes through")
-        for qw(ptrace unshare keyctl);
-    is($layer{box}{state}, 'missing', 'and such a box is none');
-    like($layer{box}{detail}, qr/was not refused/, 'for what was not refused');
+        my %attempt = map { $_->{name} => $_ } @{ $r->{json}{attempts} };
+        ok(!$attempt{$_}{refused}, "the attempt $_ succeeds")
+            for qw(ptrace unshare keyctl);
+        is($layer{box}{state}, 'missing', 'the box is missing');
+        like($layer{box}{detail}, qr/was not refused/,
+             'the detail is what was not refused');
 
-    $r = jail(['doctor'],
-              program => [$deny, '--refuse', "$call=none", '--']);
-    like($r->{out}, qr/^DONE +tracing a process *$/m, 'as text');
+        $r = jail(['doctor'],
+                  program => [$deny, '--refuse', "$call=none", '--']);
+        like($r->{out}, qr/^DONE +tracing a process *$/m,
+             'as text: the attempt is DONE');
+    };
 }
 
-# A program that the host starts for each crash is warned of
-
-SKIP: {
-    skip 'only root can make such a host', 4 if $> != 0;
-
+subtest 'a host with a read-only /tmp is good enough' => sub {
+    plan skip_all => 'only root can make such a host' if $> != 0;
     my $ro = jail(['doctor', '--json'],
-                  program => [$deny, '--read-only', '/tmp', '--']);
-    is($ro->{status}, 0, 'a read-only /tmp: status 0')
-        or diag $ro->{out}, $ro->{err};
+              program => [$deny, '--read-only', '/tmp', '--']);
+is($ro->{status}, 0, 'the status is 0')
+    or diag $ro->{out}, $ro->{err};
+};
 
+subtest 'a program that the host starts for each crash is a warning' => sub {
+    plan skip_all => 'only root can make such a host' if $> != 0;
     # the rest of the settings is covered with it, and so no proc is mounted
-    my $r = jail(['doctor', '--json'], program => [$deny, '--set',
-        '/proc/sys/kernel/core_pattern=|/usr/bin/handler %p', '--']);
-    my ($core) = grep { $_->{name} eq 'core_pattern' }
-                 @{ $r->{json}{layers} };
-    is($core->{state}, 'warning', 'a crash starts a program: a warning');
-    like($core->{detail}, qr{/usr/bin/handler}, 'which');
-    like($core->{fix}, qr/sysctl -w kernel\.core_pattern=core/, 'the fix');
-}
-
-# Usage
+my $r = jail(['doctor', '--json'], program => [$deny, '--set',
+    '/proc/sys/kernel/core_pattern=|/usr/bin/handler %p', '--']);
+my ($core) = grep { $_->{name} eq 'core_pattern' }
+             @{ $r->{json}{layers} };
+is($core->{state}, 'warning', 'core_pattern is a warning');
+like($core->{detail}, qr{/usr/bin/handler}, 'the detail has the program');
+like($core->{fix}, qr/sysctl -w kernel\.core_pattern=core/,
+     'the fix is a setting');
+};
 
 for my $args (['--jsn'], ['--control'], ['--control', ''], ['x'],
               ['--attempt'])
 {
-    my $r = jail(['doctor', @$args]);
-    is($r->{status}, 2, "wrong usage: doctor @$args");
-    is($r->{out}, '', 'nothing on stdout');
+    subtest "wrong usage is refused: doctor @$args" => sub {
+        my $r = jail(['doctor', @$args]);
+        is($r->{status}, 2, 'the status is 2');
+        is($r->{out}, '', 'nothing is on stdout');
+    };
 }
 
-is(join("\n", slots()), '', 'no cgroup is left behind');
-is(join("\n", leftovers()), '', 'no process is left behind');
+no_cgroup_left();
+none_left();
 
 done_testing;

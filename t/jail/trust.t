@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Whom a box trusts: the system's authorities and the broker's, by every name
-# that programs know for them; and where there is no authority of the
-# broker's, the system's alone.
+# The certificate authorities that a box trusts: the system's and the
+# broker's, by every name that programs know for them; and where the broker
+# has none, the system's only.
 #
 # sanitizers: certificates are read and stores are written
 
@@ -10,33 +10,17 @@ use v5.36;
 
 use Digest::SHA qw(sha256_hex);
 use FindBin;
-use IPC::Open2 qw(open2);
 use JSON::PP ();
 use lib $FindBin::Bin;
 use Jail;
 use Test::More;
 
 my $json = JSON::PP->new->utf8;
-my $n = 0;
 my $bundle = '/etc/ssl/certs/ca-certificates.crt';
 
 plan skip_all => "this host has no $bundle" if !-r $bundle;
 
-sub broker (%task) {
-    $n++;
-    my %b = (socket => dir() . "/control.$n", log => dir() . "/log.$n");
-    open my $f, '>', $b{log};
-    $b{pid} = open2($b{out}, $b{in}, '/usr/bin/python3',
-                    "$FindBin::Bin/fake_broker.py", $b{socket}, $b{log},
-                    $json->encode({ task => \%task }));
-    readline($b{out}) eq "ready\n" or die 'the fake broker did not start';
-    return \%b;
-}
-
-sub end ($b) {
-    close $b->{in};
-    waitpid $b->{pid}, 0;
-}
+sub broker (%task) { return fake_broker({ task => \%task }) }
 
 sub task ($b, $script, %opt) {
     my $r = jail(['run', '--control', $b->{socket}, '--', 'sh', '-c',
@@ -45,11 +29,7 @@ sub task ($b, $script, %opt) {
     return $r->{json};
 }
 
-sub text ($path) {
-    open my $f, '<', $path or return;
-    local $/;
-    return scalar <$f>;
-}
+sub text ($path) { return read_file($path) }
 
 sub openssl (@args) {
     my $said = `openssl @{[map { "'$_'" } @args]} 2>&1`;
@@ -80,7 +60,10 @@ for my $user (ways()) {
     my $way = way($user);
     my $b = broker(ca => $pem);
 
-    my $j = task($b, <<'END', user => $user);
+    subtest "$way: the directory and the bundles hold the broker's authority"
+        => sub
+    {
+        my $j = task($b, <<'END', user => $user);
 echo "files: $(ls -A /etc/ssl/certs | LC_ALL=C sort | sha256sum)"
 echo "agent: $(ls /etc/ssl/agent | tr '\n' ' ')"
 for f in /etc/ssl/certs/ca-certificates.crt "$SSL_CERT_FILE"; do
@@ -90,19 +73,22 @@ touch /etc/ssl/certs/x /etc/ssl/agent/x "$SSL_CERT_FILE" 2>/dev/null \
     && echo written
 cat "$NODE_EXTRA_CA_CERTS"
 END
-    my ($files) = $j->{stdout} =~ /^files: (\w+)/m;
-    is($files, sha256_hex(join '', map { "$_\n" } sort @host, "$hash.0"),
-       "$way: the directory is the host's, and the hash of the CA");
-    is_deeply([$j->{stdout} =~ /^count: (\d+)$/mg], [($roots + 1) x 2],
-              'the bundle has the system\'s roots and one more');
-    like($j->{stdout}, qr/\Q$pem\E$/, 'which NODE_EXTRA_CA_CERTS has alone');
-    unlike($j->{stdout}, qr/written/, 'and nothing of it can be changed');
-    like($j->{stdout}, $java ? qr/^agent:.*cacerts/m
-                             : qr/^agent: (?!.*cacerts)/m,
-         'a store for Java is there where a Java is');
+        my ($files) = $j->{stdout} =~ /^files: (\w+)/m;
+        is($files, sha256_hex(join '', map { "$_\n" } sort @host, "$hash.0"),
+           'the directory is the host\'s, and the hash of the CA');
+        is_deeply([$j->{stdout} =~ /^count: (\d+)$/mg], [($roots + 1) x 2],
+                  'the bundle has the system\'s roots and one more');
+        like($j->{stdout}, qr/\Q$pem\E$/,
+             'NODE_EXTRA_CA_CERTS has that one only');
+        unlike($j->{stdout}, qr/written/, 'nothing of it can be changed');
+        like($j->{stdout}, $java ? qr/^agent:.*cacerts/m
+                                 : qr/^agent: (?!.*cacerts)/m,
+             'a store for Java is there where a Java is');
+    };
 
-    $j = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
-        <<'END'], user => $user)->{json};
+    subtest "$way: OpenSSL verifies a leaf of the broker's authority" => sub {
+        my $j = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
+            <<'END'], user => $user)->{json};
 v() { openssl verify "$@" leaf.pem >/dev/null 2>&1; echo "$?"; }
 v
 env -u SSL_CERT_FILE openssl verify leaf.pem > /dev/null 2>&1; echo $?
@@ -110,26 +96,32 @@ v -no-CAfile -no-CAstore -CApath /etc/ssl/certs
 v -no-CApath -no-CAstore -CAfile /etc/ssl/certs/ca-certificates.crt
 v -no-CApath -no-CAstore -no-CAfile
 END
-    is($j->{stdout}, "0\n0\n0\n0\n2\n",
-       'OpenSSL verifies by variable, by default, by hash and by bundle');
+        is($j->{stdout}, "0\n0\n0\n0\n2\n",
+           'by variable, by default, by hash and by bundle; not without them');
+    };
 
-    my %env = map { /^([^=]+)=(.*)/ ? ($1, $2) : () }
-              split /\n/, task($b, 'env', user => $user)->{stdout};
-    my $all = '/etc/ssl/agent/ca-bundle.crt';
-    is($env{$_}, $all, "$_ names the bundle")
-        for qw(SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT
-               GIT_SSL_CAINFO NPM_CONFIG_CAFILE npm_config_cafile
-               CARGO_HTTP_CAINFO AWS_CA_BUNDLE);
-    is($env{$_}, '/etc/ssl/agent/ca.crt', "$_ the broker's own")
-        for qw(NODE_EXTRA_CA_CERTS DENO_CERT);
-    like($env{JAVA_TOOL_OPTIONS}, $java
-         ? qr{-Djavax.net.ssl.trustStore=/etc/ssl/agent/cacerts}
-         : qr{^(?!.*trustStore)}, 'and JAVA_TOOL_OPTIONS the store');
-    end($b);
+    subtest "F-027 $way: variables name the trust store" => sub {
+        my %env = map { /^([^=]+)=(.*)/ ? ($1, $2) : () }
+                  split /\n/, task($b, 'env', user => $user)->{stdout};
+        my $all = '/etc/ssl/agent/ca-bundle.crt';
+        is($env{$_}, $all, "$_ names the bundle of all")
+            for qw(SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT
+                   GIT_SSL_CAINFO NPM_CONFIG_CAFILE npm_config_cafile
+                   CARGO_HTTP_CAINFO AWS_CA_BUNDLE);
+        is($env{$_}, '/etc/ssl/agent/ca.crt', "$_ names the broker's own")
+            for qw(NODE_EXTRA_CA_CERTS DENO_CERT);
+        like($env{JAVA_TOOL_OPTIONS}, $java
+             ? qr{-Djavax.net.ssl.trustStore=/etc/ssl/agent/cacerts}
+             : qr{^(?!.*trustStore)},
+             'JAVA_TOOL_OPTIONS names the store for Java');
+    };
+    fake_broker_end($b);
 }
 
-SKIP: {
-    skip 'no keytool', 3 if !-x '/usr/bin/keytool';
+subtest 'F-030 a store for Java holds the system\'s authorities and ours'
+    => sub
+{
+    plan skip_all => 'no keytool' if !-x '/usr/bin/keytool';
     my $b = broker(ca => $pem);
     my $j = task($b, 'keytool -list -storepass changeit -keystore '
                  . '/etc/ssl/agent/cacerts > list 2>&1; '
@@ -140,17 +132,18 @@ SKIP: {
     my $theirs = () = `keytool -list -storepass changeit -cacerts 2>&1`
                       =~ /trustedCertEntry/g;
     $theirs = 0 if !-e '/etc/ssl/certs/java/cacerts';
-    is($entries, $theirs + 1, 'F-030 the store holds the system\'s and ours')
+    is($entries, $theirs + 1, 'the number of its entries')
         or diag $j->{stdout};
-    like($j->{stdout}, qr/^agent-broker-0,/m, 'by its name');
-    like($j->{stdout}, qr/password was incorrect/i, 'under its digest');
-    end($b);
-}
+    like($j->{stdout}, qr/^agent-broker-0,/m, 'ours has its name');
+    like($j->{stdout}, qr/password was incorrect/i,
+         'another password than its own is wrong');
+    fake_broker_end($b);
+};
 
 # A host where there can be no layer: a mount lies in the directory
 
-SKIP: {
-    skip 'only root mounts', 1 if $> != 0;
+subtest 'a mount of the host\'s among the certificates is no hindrance' => sub {
+    plan skip_all => 'only root mounts' if $> != 0;
     my $b = broker(ca => $pem);
     my $over = dir() . '/over';
     open my $f, '>', $over; print $f "covered\n"; close $f;
@@ -169,20 +162,22 @@ SKIP: {
     diag explain $j if !$j || $j->{error};
     my $count = $roots + 1;
     like($j->{stdout}, qr/^covered\n\d+\n$count\nleaf.pem: OK\n$/,
-         'a mount of the host\'s among the certificates is no hindrance');
-    end($b);
-}
+         'the mount, the bundle and a leaf that is verified');
+    fake_broker_end($b);
+};
 
-# E-027: no authority, or what is no certificate, is no box
+# A certificate that is missing or wrong
 
 for my $bad (undef, '', 'nonsense', "-----BEGIN CERTIFICATE-----\n*\n"
              . "-----END CERTIFICATE-----\n", 7, ['x']) {
-    my $b = broker(ca => $bad);
-    my $r = jail(['run', '--control', $b->{socket}, '--', 'true']);
-    is($r->{json}{error}{stage}, 'broker',
-       'no box for a "ca" of ' . $json->allow_nonref->encode($bad));
-    is($r->{status}, 125, 'which is said');
-    end($b);
+    subtest 'E-027 no box for a "ca" of '
+        . $json->allow_nonref->encode($bad) => sub {
+        my $b = broker(ca => $bad);
+        my $r = jail(['run', '--control', $b->{socket}, '--', 'true']);
+        is($r->{json}{error}{stage}, 'broker', 'the stage is broker');
+        is($r->{status}, 125, 'the status is 125');
+        fake_broker_end($b);
+    };
 }
 
 done_testing;
