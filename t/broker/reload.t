@@ -64,15 +64,13 @@ my $url = "http://api.internal:$port";
 
 # A task, its doors' descriptors in order, and what a launcher does with it.
 sub task ($policy = 'analysis', $broker = $b) {
-    my $l = $t->launcher;
-    my $task = $l->open_task($broker->control, $policy);
-    die "open: $task->{error} $task->{message}\n" unless $task->{ok};
+    my ($l, $task) = $broker->task($policy);
     return { l => $l, %$task, name => 'task', n => 0, broker => $broker,
              same => [map { { again => $_ } } 0 .. $#{ $task->{doors} }] };
 }
 
 # What the broker says on the control connection: a hash, or undef.
-sub hears ($task, $timeout = 10) {
+sub hears ($task, $timeout = 60) {
     my $got = $task->{l}->do(receive => { name => $task->{name},
                                           timeout => $timeout });
     return $got->{message} ? $got->{message}
@@ -169,103 +167,123 @@ my $orphaned = time;
 AgentTest::wait_for('two workers', sub { $b->workers == 2 });
 
 
-# New policy, new token: E-003, C-026, C-027
+# From a reload on the newest policy and token count
+
+my ($after, $stream);
 
 my $task = task();
 my $l = $task->{l};
 my $api_host = "api.internal:$port";
 
-is($l->get("$url/first")->{status}, 200, 'a request before the reload');
-is(($l->get("http://second.internal:$second/echo")->{status}), 200,
-   'another host is allowed');
-is_deeply([tokens()], ["Bearer $old"], 'the old token was attached');
+subtest 'C-026 C-027 E-003 from a reload on the newest policy and token '
+    . 'count'
+    => sub {
+    is($l->get("$url/first")->{status}, 200,
+       'before the reload a request is served');
+    is(($l->get("http://second.internal:$second/echo")->{status}), 200,
+       'before the reload another host is allowed');
+    is_deeply([tokens()], ["Bearer $old"],
+              'before the reload the old token is attached');
 
-# open before the reload: kept alive, idle, with half a head
-for my $id (qw(alive idle half gone)) {
-    $l->do(open => { id => $id, port => 8899 });
-}
-$l->do(write => { id => 'alive', data => head("$url/alive1", $api_host) });
-is(status(read_until($l, 'alive', qr/\r\n\r\n./s)), 200, 'one is kept alive');
-$l->do(write => { id => 'half', data => "GET $url/half HTTP/1.1\r\nHo" });
-$l->do(write => { id => 'gone', data =>
-    "GET http://second.internal:$second/gone HTTP/1.1\r\nHo" });
-$l->do(open => { id => 'stream', port => 8899 });
-$l->do(write => { id => 'stream', data => head(
-    "http://second.internal:$second/stream?n=60&ms=20",
-    "second.internal:$second", 'Connection: close') });
-my $stream = read_until($l, 'stream', qr/\r\n\r\n./s);
-is(status($stream), 200, 'a long answer is streaming');
+    # open before the reload: kept alive, idle, with half a head
+    for my $id (qw(alive idle half gone)) {
+        $l->do(open => { id => $id, port => 8899 });
+    }
+    $l->do(write => { id => 'alive', data => head("$url/alive1", $api_host) });
+    is(status(read_until($l, 'alive', qr/\r\n\r\n./s)), 200,
+       'a connection is kept alive over the reload');
+    $l->do(write => { id => 'half', data => "GET $url/half HTTP/1.1\r\nHo" });
+    $l->do(write => { id => 'gone', data =>
+        "GET http://second.internal:$second/gone HTTP/1.1\r\nHo" });
+    $l->do(open => { id => 'stream', port => 8899 });
+    $l->do(write => { id => 'stream', data => head(
+        "http://second.internal:$second/stream?n=60&ms=20",
+        "second.internal:$second", 'Connection: close') });
+    $stream = read_until($l, 'stream', qr/\r\n\r\n./s);
+    is(status($stream), 200, 'a long answer streams over the reload');
 
-my ($before) = reverse $b->audit('config');
-my %leaving = map { $_ => 1 } $b->workers;
+    my ($before) = reverse $b->audit('config');
+    my %leaving = map { $_ => 1 } $b->workers;
 
-token($new);
-ok($b->reload(http => http("agent_policy analysis { $api } "
-                           . "agent_policy other { $api }")),
-   'reloaded: a host less, another token');
+    token($new);
+    ok($b->reload(http => http("agent_policy analysis { $api } "
+                               . "agent_policy other { $api }")),
+       'a configuration with a host less and another token is loaded');
 
-my $drain = hears($task);
-is_deeply($drain, { event => 'drain' }, 'the launcher is told');
+    my $drain = hears($task);
+    is_deeply($drain, { event => 'drain' }, 'the launcher is told to resume');
 
-# nobody accepts now: who connects waits
-$l->do(open => { id => 'waits', port => 8899 });
-$l->do(write => { id => 'waits', data => head("$url/waits", $api_host,
-                                              'Connection: close') });
+    # nobody accepts now: who connects waits
+    $l->do(open => { id => 'waits', port => 8899 });
+    $l->do(write => { id => 'waits', data => head("$url/waits", $api_host,
+                                                  'Connection: close') });
 
-# the old worker's connections: served by the newest, or closed
-$l->do(write => { id => 'half', data => "st: $api_host\r\n\r\n" });
-is(status(read_until($l, 'half', qr/\r\n\r\n/)), 200,
-   'a head of which half came before is judged');
-is((tokens())[-1], "Bearer $new", 'and gets the new token');
+    # the old worker's connections: served by the newest, or closed
+    $l->do(write => { id => 'half', data => "st: $api_host\r\n\r\n" });
+    is(status(read_until($l, 'half', qr/\r\n\r\n/)), 200,
+       'a request of which half came before the reload is served');
+    is((tokens())[-1], "Bearer $new", 'that request gets the new token');
 
-$l->do(write => { id => 'gone', data => "st: second.internal:$second\r\n\r\n" });
-like(read_until($l, 'gone', qr/\}/), qr/403.*host_not_allowed/s,
-     'one to the host that was removed is refused');
+    $l->do(write => { id => 'gone', data => "st: second.internal:$second\r\n\r\n" });
+    like(read_until($l, 'gone', qr/\}/), qr/403.*host_not_allowed/s,
+         'a request to the removed host, of which half came before, is '
+         . 'refused');
 
-for my $id (qw(alive idle)) {
-    $l->do(write => { id => $id, data => head("$url/$id", $api_host,
-                                              'Connection: close') });
-    my $status = status(read_until($l, $id, qr/\r\n\r\n/));
-    like($status, qr/^(?:200|closed)$/, "the $id connection: $status");
-    my ($seen) = grep { $_->{target} eq "/$id" } $up->requests;
-    is($seen ? $seen->{headers}{authorization}[0] : "Bearer $new",
-       "Bearer $new", 'and never the old token');
-}
+    for my $id (qw(alive idle)) {
+        $l->do(write => { id => $id, data => head("$url/$id", $api_host,
+                                                  'Connection: close') });
+        my $status = status(read_until($l, $id, qr/\r\n\r\n/));
+        like($status, qr/^(?:200|closed)$/,
+             "a request on the connection that was $id is served, or it is "
+             . "closed");
+        my ($seen) = grep { $_->{target} eq "/$id" } $up->requests;
+        is($seen ? $seen->{headers}{authorization}[0] : "Bearer $new",
+           "Bearer $new",
+           "a request on the connection that was $id never gets the old "
+           . "token");
+    }
 
-is_deeply([grep { $leaving{ worker_of($task) } } 1], [1],
-          'the old worker still has the task');
-my $got = resume($task);
-ok($got->{ok}, 'it is resumed with the same descriptors') or diag explain $got;
-ok(!$leaving{ worker_of($task) }, 'by a new worker');
-is(status(read_until($l, 'waits', qr/\r\n\r\n/)), 200,
-   'who waited in the queue is served');
-is($l->get("$url/after")->{status}, 200, 'and new connections are');
-is(reason($l->get("http://second.internal:$second/")), 'host_not_allowed',
-   'by the new policy');
+    is_deeply([grep { $leaving{ worker_of($task) } } 1], [1],
+              'until it is resumed the old worker has the task');
+    my $got = resume($task);
+    ok($got->{ok},
+       'the task is resumed with the same descriptors') or diag explain $got;
+    ok(!$leaving{ worker_of($task) }, 'the task is resumed by a new worker');
+    is(status(read_until($l, 'waits', qr/\r\n\r\n/)), 200,
+       'a connection that waited for the resumption is served');
+    is($l->get("$url/after")->{status}, 200, 'a new connection is served');
+    is(reason($l->get("http://second.internal:$second/")), 'host_not_allowed',
+       'a new connection is judged by the new policy');
 
-$stream .= read_until($l, 'stream', qr/\z(?!)/);
-my @ticks = $stream =~ /^(\d+)\b/mg;
-like($stream, qr/(?:\r\n0\r\n\r\n|59\D*)\z/, 'the long answer came to its end')
-    or diag substr $stream, -80;
+    $stream .= read_until($l, 'stream', qr/\z(?!)/);
+    my @ticks = $stream =~ /^(\d+)\b/mg;
+    like($stream, qr/(?:\r\n0\r\n\r\n|59\D*)\z/,
+         'the long answer comes to its end')
+        or diag substr $stream, -80;
 
-AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
-my $end = $l->do(receive => { name => 'task', timeout => 10 });
-ok($end->{eof}, 'then the first connection closes');
+    AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
+    my $end = $l->do(receive => { name => 'task', timeout => 60 });
+    ok($end->{eof}, 'when the old workers end the first connection closes');
 
-my @seen = tokens();
-my ($switch) = grep { $seen[$_] eq "Bearer $new" } 0 .. $#seen;
-is_deeply([grep { $_ ne "Bearer $new" } @seen[$switch .. $#seen]], [],
-          'after the first new token never the old one');
-my ($after) = reverse $b->audit('config');
-is($after->{action}, 'reload', 'the reload is in the audit');
-is($after->{vault}, $before->{vault} + 1, 'the revision of the vault went up');
-is($after->{generation}, $before->{generation} + 1, 'and the generation');
-isnt($after->{policies}{analysis}, $before->{policies}{analysis},
-     'with another hash of the policy');
-my ($line) = reverse $b->audit('egress', path => '/after');
-is($line->{policy_hash}, $after->{policies}{analysis},
-   'which a request\'s line has too');
-is($line->{vault}, $after->{vault}, 'as it has the revision');
+    my @seen = tokens();
+    my ($switch) = grep { $seen[$_] eq "Bearer $new" } 0 .. $#seen;
+    is_deeply([grep { $_ ne "Bearer $new" } @seen[$switch .. $#seen]], [],
+              'after the first request with the new token none has the old '
+              . 'one');
+    ($after) = reverse $b->audit('config');
+    is($after->{action}, 'reload', 'the reload is in the audit');
+    is($after->{vault}, $before->{vault} + 1,
+       'the line of the reload has the next revision of the vault');
+    is($after->{generation}, $before->{generation} + 1,
+       'the line of the reload has the next generation');
+    isnt($after->{policies}{analysis}, $before->{policies}{analysis},
+         'the line of the reload has another hash of the policy');
+    my ($line) = reverse $b->audit('egress', path => '/after');
+    is($line->{policy_hash}, $after->{policies}{analysis},
+       'the line of a request has the hash of the new policy');
+    is($line->{vault}, $after->{vault},
+       'the line of a request has the new revision of the vault');
+};
 
 
 # A reload that is refused changes nothing: E-004
@@ -281,41 +299,49 @@ for my $case (
      qr/Address already in use/],
 ) {
     my ($what, $text, $words) = @$case;
+    subtest "E-004 a reload that is refused ($what) changes nothing" => sub {
     my @workers = $b->workers;
     my $log = length $b->error_log;
     my $configs = $b->audit('config');
     my $good = $b->{opt}{http};
 
     chmod 0644, "$t->{dir}/vault" unless $text;
-    ok(!$b->reload(http => $text // $good), "refused: $what");
+    ok(!$b->reload(http => $text // $good), 'the reload is refused');
     AgentTest::wait_for('the reload to be given up', sub {
         $b->audit('config') > $configs });
     chmod 0600, "$t->{dir}/vault";
-    like(substr($b->error_log, $log), $words, 'saying why');
+    like(substr($b->error_log, $log), $words, 'the error log says why');
     my ($said) = reverse $b->audit('config');
-    is($said->{action}, 'refused', 'and the audit says so');
-    is($said->{generation}, $after->{generation}, 'the policies are the same');
-    is_deeply([$b->workers], \@workers, 'and the workers');
-    is($l->get("$url/still")->{status}, 200, 'the task goes on');
+    is($said->{action}, 'refused', 'the audit has the refusal');
+    is($said->{generation}, $after->{generation},
+       'the generation of the policies is the same');
+    is_deeply([$b->workers], \@workers, 'the workers are the same');
+    is($l->get("$url/still")->{status}, 200, 'the task is served on');
     is(reason($l->get("http://second.internal:$second/")), 'host_not_allowed',
-       'by the same policy');
-    is(hears($task, 0.01), undef, 'and its launcher hears nothing');
+       'the task is judged by the same policy');
+    is(hears($task, 0.01), undef, 'the launcher is told nothing');
     $b->configure(http => $good);
+    };
 }
 
 # what a refused reload leaves in the master is not in the next worker
-{
+subtest 'E-004 what a refused reload leaves in the master is not in the '
+    . 'next worker'
+    => sub {
     my $worker = worker_of($task);
     kill 'KILL', $worker;
     ok(hears($task)->{eof}, 'a worker that is killed closes its connections');
-    ok(resume($task)->{ok}, 'its task is resumed');
-    is($l->get("$url/respawned")->{status}, 200, 'and served');
-}
+    ok(resume($task)->{ok}, 'its task is resumed by the next worker');
+    is($l->get("$url/respawned")->{status}, 200,
+       'the next worker serves the task');
+};
 
 
 # A worker that is killed loses what it had, and nothing else
 
-{
+subtest 'E-007 a worker that is killed loses what it had, and nothing '
+    . 'else'
+    => sub {
     # tasks until there is one in each worker
     my (%by, @all);
     AgentTest::wait_for('a task in each worker', sub {
@@ -331,22 +357,26 @@ for my $case (
         $task->{l}->do(write => { id => 's', data => head(
             "$url/stream?n=40&ms=20", $api_host, 'Connection: close') });
         is(status(read_until($task->{l}, 's', qr/\r\n\r\n./s)), 200,
-           'an answer streams');
+           'an answer streams from each worker');
     }
 
     kill 'KILL', worker_of($one);
-    ok(hears($one)->{eof}, 'one launcher sees its worker die');
+    ok(hears($one)->{eof},
+       'the launcher of the killed worker sees the end of its connection');
     my $cut = read_until($one->{l}, 's', qr/\z(?!)/);
-    unlike($cut, qr/\r\n0\r\n\r\n\z/, 'its answer is cut');
+    unlike($cut, qr/\r\n0\r\n\r\n\z/,
+           'the answer of the killed worker is cut');
     like(read_until($two->{l}, 's', qr/\z(?!)/), qr/(?:\r\n0\r\n\r\n|39\D*)\z/,
-         'that of the other worker is not');
+         'the answer of the other worker comes to its end');
 
-    ok(resume($one)->{ok}, 'the task is resumed');
-    is($_->{l}->get("$url/x")->{status}, 200, 'and served') for $one, $two;
+    ok(resume($one)->{ok}, 'the task of the killed worker is resumed');
+    is($_->{l}->get("$url/x")->{status}, 200,
+       'the task of the ' . ($_ == $one ? 'killed' : 'other')
+       . ' worker is served') for $one, $two;
     is(scalar $b->audit('task_end', task => $one->{task_id}), 0,
-       'it has not ended');
+       'the task of the killed worker has not ended');
     my ($resumed) = reverse $b->audit('task_start', task => $one->{task_id});
-    ok($resumed->{resumed}, 'and the audit says that it was resumed');
+    ok($resumed->{resumed}, 'the audit has its resumption');
     AgentTest::wait_for('two workers', sub { $b->workers == 2 });
 
     # it dies while it writes the audit, and holds the lock all workers need
@@ -364,60 +394,70 @@ for my $case (
         is($one->{l}->get("$url/cut")->{status}, undef,
            'a worker dies in the middle of a write of the audit');
         is(scalar(grep { follow($_) eq 'eof' } @its), @its,
-           'the launchers it had resume');
-        is($_->{l}->get("$url/y")->{status}, 200, 'the others are not held up')
+           'the launchers that it had resume');
+        is($_->{l}->get("$url/y")->{status}, 200, 'no other task is held up')
             for $one, $two;
         like($b->error_log, qr/"agent_audit" was locked by $dying\b/,
-             'its lock was freed');
+             'the lock that it held is freed');
         unlike($t->read($audit), qr/"path":"\/cut"|\n\n/,
-               'and what it had not written is not there');
+               'the line that it had not written is not there');
         AgentTest::wait_for('two workers', sub { $b->workers == 2 });
     }
 
     close_task($_) for @all;
-}
+};
 
 
 # A policy that is gone
 
-{
+subtest 'C-027 a task whose policy is removed is refused, and ends with '
+    . 'its launcher'
+    => sub {
     my $gone = task('other');
     $gone->{l}->do(open => { id => 'half', port => 8899 });
     $gone->{l}->do(write => { id => 'half', data => "GET $url/g HTTP/1.1\r\nHo" });
     # it is accepted once one after it is answered
-    is($gone->{l}->get("$url/here")->{status}, 200, 'a task of another policy');
+    is($gone->{l}->get("$url/here")->{status}, 200,
+       'control: a task of another policy is served');
 
     ok($b->reload(http => http("agent_policy analysis { $api }")),
-       'reloaded: the policy is gone');
+       'a configuration without the policy is loaded');
     $gone->{l}->do(write => { id => 'half', data => "st: $api_host\r\n\r\n" });
     like(read_until($gone->{l}, 'half', qr/\}/), qr/403.*policy_gone/s,
-         'its requests are refused');
-    is(hears($gone)->{event}, 'drain', 'its launcher is told to resume');
-    is(resume($gone)->{error}, 'policy_gone', 'which is refused');
+         'a request of which half came before is refused as policy_gone');
+    is(hears($gone)->{event}, 'drain', 'the launcher is told to resume');
+    is(resume($gone)->{error}, 'policy_gone',
+       'the resumption is refused as policy_gone');
     $gone->{l}->stop;
     is($b->audit_wait('task_end', task => $gone->{task_id})->{reason},
-       'policy_gone', 'and the task ends with its launcher, for that reason');
+       'policy_gone',
+       'when its launcher goes the task ends with the reason policy_gone');
 
     my $none = $t->launcher->open_task($b->control, 'other');
-    is($none->{error}, 'policy_unknown', 'nobody opens another');
-    ok(follow($task), 'the other policy\'s task goes on');
-    is($l->get("$url/on")->{status}, 200, 'and is served');
-    ok($b->reload(http => http($both)), 'the policy is back');
-    ok(follow($task), 'and the task goes on');
-}
+    is($none->{error}, 'policy_unknown',
+       'no other task of the policy is opened');
+    ok(follow($task), 'the task of the other policy is resumed');
+    is($l->get("$url/on")->{status}, 200,
+       'the task of the other policy is served');
+    ok($b->reload(http => http($both)),
+       'a configuration with the policy is loaded again');
+    ok(follow($task), 'the task of the other policy is resumed again');
+};
 
 
 # A close that crosses the drain on its way
 
-{
+subtest 'a task can be closed, or lost, at any moment of a reload' => sub {
     my $late = task('other');
-    ok($b->reload, 'reloaded');
+    ok($b->reload, 'a reload before a close');
     my $reply = $late->{l}->ask('task', { op => 'close', reason => 'ok' });
-    is($reply->{event}, 'drain', 'the event was on its way');
+    is($reply->{event}, 'drain',
+       'the launcher that closes finds the drain event first');
     my $closed = $late->{l}->do(receive => { name => 'task' })->{message};
-    ok($closed->{ok}, 'the task is closed all the same') or diag explain $closed;
+    ok($closed->{ok},
+       'its task is closed all the same') or diag explain $closed;
     my @ends = $b->audit('task_end', task => $late->{task_id});
-    is_deeply([map { $_->{reason} } @ends], ['ok'], 'and has ended once');
+    is_deeply([map { $_->{reason} } @ends], ['ok'], 'its task has ended once');
     $late->{l}->stop;
 
     # a launcher that goes while its worker leaves
@@ -427,11 +467,11 @@ for my $case (
     $lost->{l}->do(write => { id => 's', data => head(
         "$url/stream?n=2000&ms=20", $api_host) });
     read_until($lost->{l}, 's', qr/\r\n\r\n./s);
-    ok($b->reload, 'reloaded');
-    is(hears($lost)->{event}, 'drain', 'a launcher is told');
+    ok($b->reload, 'a reload before a launcher is lost');
+    is(hears($lost)->{event}, 'drain', 'the launcher is told to resume');
     $lost->{l}->stop;
     is($b->audit_wait('task_end', task => $lost->{task_id})->{reason},
-       'launcher_lost', 'and goes: the task ends');
+       'launcher_lost', 'when it goes instead its task ends as launcher_lost');
 
     # one that closes on the new worker, and keeps the old connection
     keep($task);
@@ -440,16 +480,16 @@ for my $case (
     $kept->{l}->do(write => { id => 's', data => head(
         "$url/stream?n=2000&ms=20", $api_host) });
     read_until($kept->{l}, 's', qr/\r\n\r\n./s);
-    ok($b->reload, 'reloaded');
-    ok(follow($kept), 'another resumes');
+    ok($b->reload, 'a reload before a close on the new worker');
+    ok(follow($kept), 'a task with a stream on the old worker is resumed');
     my $over = $kept->{l}->ask($kept->{name}, { op => 'close', reason => 'ok' });
-    ok($over->{ok}, 'and closes');
+    ok($over->{ok}, 'that task is closed on the new worker');
     read_until($kept->{l}, 's', qr/\z(?!)/);
-    ok(1, 'what the old worker still streamed to its box is cut');
+    ok(1, 'the stream of the old worker is cut then');
     $kept->{l}->stop;
     AgentTest::wait_for('the old workers to end', sub { !$b->leaving });
-    ok(keep($task, 1), 'the first task goes on through all of that');
-}
+    ok(keep($task, 1), 'the first task is still there');
+};
 
 
 # Load: a process that asks again and again, and resumes as a launcher does
@@ -470,7 +510,7 @@ sub load ($what) {
             $l->do(write => { id => $id, data => head("$url/load", $api_host,
                                                       'Connection: close') });
             my $text = '';
-            my $end = time + 15;
+            my $end = time + 60;
             while (time < $end) {
                 my $got = $l->do(read => { id => $id, timeout => 0.02 });
                 $text .= $got->{data} // '';
@@ -506,26 +546,32 @@ sub loaded (@loads) {
     return \%sum;
 }
 
-{
+subtest 'E-003 thirty reloads under load cost no request' => sub {
     my @loads = map { load("reload $_") } 1 .. 2;
+    my $had = $b->audit('egress', verdict => 'allowed');
     for my $i (1 .. 30) {
         token($i % 2 ? $old : $new);
         $b->reload or fail("reload $i under load");
         keep($task);
     }
+    AgentTest::wait_for('more than sixty requests', sub {
+        $b->audit('egress', verdict => 'allowed') > $had + 80 });
     my $sum = loaded(@loads);
-    is($sum->{died}, '', 'thirty reloads under load: every launcher resumed');
-    cmp_ok($sum->{ok}, '>', 60, 'with requests all the while');
-    is($sum->{lost} + $sum->{bad}, 0, 'and none of them failed')
+    is($sum->{died}, '', 'every launcher resumed its task');
+    cmp_ok($sum->{ok}, '>', 60, 'control: there were requests all the while');
+    is($sum->{lost} + $sum->{bad}, 0, 'no request failed')
         or diag explain $sum;
-    cmp_ok($sum->{resumed}, '>=', 30, 'over many resumes');
-    ok(keep($task, 1), 'the first task is there still');
-    is($l->get("$url/there")->{status}, 200, 'and is served');
-    is((tokens())[-1], "Bearer $new", 'with the newest token');
-}
+    cmp_ok($sum->{resumed}, '>=', 30,
+           'control: tasks were resumed many times');
+    ok(keep($task, 1), 'the first task is still there');
+    is($l->get("$url/there")->{status}, 200, 'the first task is served');
+    is((tokens())[-1], "Bearer $new", 'the first task gets the newest token');
+};
 
 # E-007
-{
+subtest 'E-007 twenty killed workers under load cost what they had in '
+    . 'hand'
+    => sub {
     my @loads = map { load("kill $_") } 1 .. 2;
     for my $i (1 .. 20) {
         my @workers = $b->workers;
@@ -536,32 +582,38 @@ sub loaded (@loads) {
         });
         keep($task);
     }
+    my $had = $b->audit('egress', verdict => 'allowed');
+    AgentTest::wait_for('more than ten requests', sub {
+        $b->audit('egress', verdict => 'allowed') > $had + 20 });
     my $sum = loaded(@loads);
-    is($sum->{died}, '', 'twenty dead workers under load: every launcher resumed');
-    cmp_ok($sum->{ok}, '>', 10, 'with requests all the while');
-    cmp_ok($sum->{lost} + $sum->{bad}, '<=', 40, 'of which only those were '
-           . 'lost that a dead worker had') or diag explain $sum;
-    is($sum->{bad}, 0, 'and none was answered wrongly') or diag explain $sum;
-    ok(keep($task, 1), 'no lock is held: the first task is resumed');
-    is($l->get("$url/alive")->{status}, 200, 'and served');
+    is($sum->{died}, '', 'every launcher resumed its task');
+    cmp_ok($sum->{ok}, '>', 10, 'control: there were requests all the while');
+    cmp_ok($sum->{lost} + $sum->{bad}, '<=', 40,
+           'each killed worker cost each of the '
+           . 'two loads one request at most') or diag explain $sum;
+    is($sum->{bad}, 0, 'no request was answered wrongly') or diag explain $sum;
+    ok(keep($task, 1), 'the first task is resumed: no lock is held');
+    is($l->get("$url/alive")->{status}, 200, 'the first task is served');
     my $fresh = task('other');
-    is($fresh->{l}->get("$url/fresh")->{status}, 200, 'and new ones are');
+    is($fresh->{l}->get("$url/fresh")->{status}, 200, 'a new task is served');
     close_task($fresh);
-}
+};
 
 
 # What reloads cost the master: E-004
 
-{
+subtest 'E-004 sixty reloads, half of them refused, leave nothing in the '
+    . 'master'
+    => sub {
     my $master = $b->master;
     my $fds = sub { my @fds = glob "/proc/$master/fd/*"; scalar @fds };
     my $rss = sub { $t->read("/proc/$master/status") =~ /VmRSS:\s+(\d+)/ ? $1 : 0 };
     my $good = $b->{opt}{http};
     my $round = sub {
-        $b->reload(http => $good) or fail('a good reload');
+        $b->reload(http => $good) or fail('a good configuration is loaded');
         my $configs = $b->audit('config');
         $b->reload(http => http("agent_policy analysis {\nmemory 0;\n}"))
-            and fail('a bad reload');
+            and fail('a bad configuration is refused');
         AgentTest::wait_for('the reload to be given up', sub {
             $b->audit('config') > $configs });
         keep($task);
@@ -588,56 +640,64 @@ sub loaded (@loads) {
     my $had_rss = $rss->();
     $round->() for 1 .. 25;
     is($reaped->($had_fds), $had_fds,
-       'fifty reloads leave the master its descriptors');
+       'the master has the descriptors that it had');
     cmp_ok($rss->() - $had_rss, '<', $t->{sanitize} ? 100_000 : 1024,
-           'and its memory (kB)');
-    is($b->master, $master, 'and it is the same');
+           'the master\'s memory grew by less than 1 MiB (kB)');
+    is($b->master, $master, 'the master is the same');
     $b->configure(http => $good);
     ok(keep($task, 1), 'the first task has outlived them');
-}
+};
 
 
 # The orphan
 
-{
+subtest 'a task without worker and launcher is ended by the other workers'
+    => sub {
     my $end = AgentTest::wait_for('the end of the orphan', sub {
         ($b->audit('task_end', task => $orphan->{task_id}))[0] });
-    is($end->{reason}, 'launcher_lost',
-       'a task without worker and launcher is ended by the others');
+    is($end->{reason}, 'launcher_lost', 'it ends with launcher_lost');
     my ($hour, $min, $sec) = $end->{'@timestamp'} =~ /T(\d+):(\d+):([\d.]+)Z/;
     my $took = $hour * 3600 + $min * 60 + $sec - fmod($orphaned, 86400);
     cmp_ok($took < 0 ? $took + 86400 : $took, '>', 10,
-           'once a launcher would have given up');
-    is(scalar $b->audit('task_end', task => $orphan->{task_id}), 1, 'once');
-}
+           'it ends no sooner than a launcher may still resume it, after '
+           . 'ten seconds');
+    is(scalar $b->audit('task_end', task => $orphan->{task_id}), 1,
+       'it ends once');
+};
 
 
 # The end of the master
 
-{
+subtest 'a broker that quits lets answers end, and the next adopts its '
+    . 'tasks'
+    => sub {
     $l->do(open => { id => 's', port => 8899 });
     $l->do(write => { id => 's', data => head("$url/stream?n=30&ms=20",
         $api_host, 'Connection: close') });
-    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200, 'an answer streams');
+    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200,
+       'control: an answer streams');
     $b->signal('QUIT');
-    is(hears($task)->{event}, 'drain', 'QUIT: the launcher is told');
+    is(hears($task)->{event}, 'drain', 'the launcher is told to resume');
     like(read_until($l, 's', qr/\z(?!)/), qr/(?:\r\n0\r\n\r\n|29\D*)\z/,
          'the answer comes to its end');
-    ok(hears($task)->{eof}, 'and the connection with it');
+    ok(hears($task)->{eof}, 'the connection of the launcher ends with it');
     $b->end('QUIT');
-    is(($b->audit('config'))[-1]{action}, 'stop', 'the audit says so');
+    is(($b->audit('config'))[-1]{action}, 'stop', 'the audit has the stop');
     is(scalar $b->audit('task_end', task => $task->{task_id}), 0,
        'the task has not ended');
     $b->start;
-    ok(resume($task)->{ok}, 'and is adopted by the next');
-    is($l->get("$url/adopted")->{status}, 200, 'and served');
-    ok(close_task($task)->{ok}, 'and closed');
-}
+    ok(resume($task)->{ok}, 'the next broker resumes the task');
+    is($l->get("$url/adopted")->{status}, 200,
+       'the next broker serves the task');
+    ok(close_task($task)->{ok}, 'the task can be closed');
+};
 
 
 # B-009: a launcher that is there first
 
-{
+subtest 'B-009 a launcher that connects during the start waits for its '
+    . 'policy'
+    => sub {
     my $hosts = join ' ', map { "host h$_.example;" } 1 .. 5000;
     my $early = $t->broker(http => http("agent_policy analysis { $hosts }"));
     my $l = $t->launcher;
@@ -647,7 +707,7 @@ sub loaded (@loads) {
     if ($pid == 0) {
         # connects as soon as there is anything to connect to
         my $ok = 0;
-        my $end = time + 15;
+        my $end = time + 60;
         while (!$ok && time < $end) {
             next if $l->do(connect => { name => 'x',
                                         path => $early->control })->{error};
@@ -660,44 +720,54 @@ sub loaded (@loads) {
     }
     $early->start;
     waitpid $pid, 0;
-    is($?, 0, 'who connects during the start waits for the whole policy');
-    is_deeply([$early->audit_errors], [], 'the audit is whole');
+    is($?, 0, 'it is told all 5000 hosts of the policy');
+    is_deeply([$early->audit_errors], [], 'every line of the audit is whole');
     $early->stop;
     $l->stop;
-}
+};
 
 
 # C-034: two brokers of one vault, of which one is told that it changed
 
-{
+subtest 'C-034 of two brokers of one vault each has its revision in '
+    . 'every line'
+    => sub {
     token($old);
     my @both = map { $t->broker(http => http("agent_policy analysis { $api }")) }
                1 .. 2;
     my @tasks = map { task('analysis', $_) } @both;
     token($new);
-    ok($both[0]->reload, 'one of two brokers is reloaded');
-    ok(keep($tasks[0], 5), 'and its task goes on');
+    ok($both[0]->reload, 'the first broker is reloaded with a new token');
+    ok(keep($tasks[0], 5), 'the task of the first broker is resumed');
 
     for my $i (0, 1) {
-        is($tasks[$i]{l}->get("$url/two$i")->{status}, 200, 'each serves');
+        my $which = $i ? 'second' : 'first';
+        is($tasks[$i]{l}->get("$url/two$i")->{status}, 200,
+           "the $which broker serves its task");
         is((tokens())[-1], 'Bearer ' . ($i ? $old : $new),
-           $i ? 'C-034 the other has the old value' : 'it has the new one');
+           "the $which broker attaches the " . ($i ? 'old' : 'new')
+           . ' token');
         my ($line) = $both[$i]->audit('egress', path => "/two$i");
-        is($line->{vault}, $i ? 1 : 2, 'as the revision in its lines tells');
+        is($line->{vault}, $i ? 1 : 2,
+           "the line of the $which broker has that revision of the vault");
     }
 
-    ok($both[1]->reload, 'the other is reloaded');
-    ok(keep($tasks[1], 5), 'its task goes on');
-    is($tasks[1]{l}->get("$url/two2")->{status}, 200, 'and is served');
-    is((tokens())[-1], "Bearer $new", 'with the new value');
+    ok($both[1]->reload, 'the second broker is reloaded');
+    ok(keep($tasks[1], 5), 'the task of the second broker is resumed');
+    is($tasks[1]{l}->get("$url/two2")->{status}, 200,
+       'the second broker serves its task after its reload');
+    is((tokens())[-1], "Bearer $new",
+       'the second broker attaches the new token after its reload');
     close_task($_) for @tasks;
     $_->stop for @both;
-}
+};
 
 
 # E-002, D-017: what outlasts the limit of a worker that leaves
 
-{
+subtest 'E-002 D-017 what outlasts the limit of a worker that leaves is '
+    . 'cut'
+    => sub {
     my $short = $t->broker(
         main => 'worker_shutdown_timeout 1s;',
         http => http("agent_policy analysis { bytes_up 1m; $api host pinned.internal:$port "
@@ -706,17 +776,18 @@ sub loaded (@loads) {
     my $l = $task->{l};
 
     $l->do(open => { id => 's', port => 8899 });
-    $l->do(write => { id => 's', data => head("$url/stream?n=600&ms=50",
+    $l->do(write => { id => 's', data => head("$url/stream?n=3000&ms=50",
         $api_host, 'Connection: close') });
-    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200, 'an answer streams');
+    is(status(read_until($l, 's', qr/\r\n\r\n./s)), 200,
+       'control: an answer streams');
 
     my $pid = fork // die "fork: $!";
     if (!$pid) {
         my $other = task('analysis', $short);
         my $r = $other->{l}->do(run => { argv => ['curl', '-sSk',
-            '-x', 'http://127.0.0.1:8899', '--max-time', '30',
-            "https://pinned.internal:$port/stream?n=600&ms=50"],
-            env => { PATH => $ENV{PATH} } });
+            '-x', 'http://127.0.0.1:8899', '--max-time', '90',
+            "https://pinned.internal:$port/stream?n=3000&ms=50"],
+            timeout => 120, env => { PATH => $ENV{PATH} } });
         POSIX::_exit($r->{status} == 28 ? 1 : 0);
     }
     $short->audit_wait('egress', method => 'CONNECT', verdict => 'allowed');
@@ -729,29 +800,33 @@ sub loaded (@loads) {
     AgentTest::wait_for('the old worker to be gone', sub {
         !grep { kill 0, $_ } @old });
     waitpid $pid, 0;
-    is($?, 0, 'the tunnel is cut, long before its client gives up');
+    is($?, 0, 'the tunnel is cut before its client gives up');
     my @ends = $short->audit('egress_end');
-    is(scalar @ends, 2, 'both have their end on record');
+    is(scalar @ends, 2, 'the answer and the tunnel have their end on record');
     is_deeply([map { $_->{failure} } @ends], ['shutdown', 'shutdown'],
-              'and why it came') or diag explain \@ends;
+              'both ends have the failure shutdown') or diag explain \@ends;
     unlike(read_until($l, 's', qr/\z(?!)/), qr/\r\n0\r\n\r\n\z/,
-           'the answer is cut, and not ended');
+           'the answer is cut and has no end');
     $short->stop;
     $l->stop;
-}
+};
 
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
-{
+is_deeply([$b->audit_errors], [],
+          'every line of the audit is whole, fits the schema and follows in '
+          . 'number');
+subtest 'each task has exactly one beginning and one end on record' => sub {
     my (%starts, %ends);
     $starts{ $_->{task} }++ for grep { !$_->{resumed} } $b->audit('task_start');
     $ends{ $_->{task} }++ for $b->audit('task_end');
     is_deeply([grep { $_ != 1 } values %starts, values %ends], [],
               'each task has begun once and ended once');
-    is_deeply([sort keys %starts], [sort keys %ends], 'the same ones');
-}
-# D-017: a worker that leaves, and was not killed, writes what it had to
-{
+    is_deeply([sort keys %starts], [sort keys %ends],
+              'the same tasks have begun and ended');
+};
+
+subtest 'D-017 a worker that leaves writes the end of each of its requests'
+    => sub {
     my (%left, %sent, %ended);
     for my $line ($b->audit) {
         my $writer = $line->{writer};
@@ -762,13 +837,14 @@ is_deeply([$b->audit_errors], [], 'the audit is whole');
         $ended{$writer}++ if $line->{event} eq 'egress_end';
     }
     my @left = grep { $sent{$_} } sort keys %left;
-    cmp_ok(scalar @left, '>', 30, 'many workers have left');
+    cmp_ok(scalar @left, '>', 30, 'control: many workers have left');
     is_deeply([grep { $sent{$_} != ($ended{$_} // 0) } @left], [],
-              'and each request of theirs has its end on record');
-}
+              'each request of theirs has its end on record');
+};
 unlike($b->error_log =~ s/^.*(?:exited on signal (?:9|25)\b|" was locked by).*$//gmr
                      =~ s/^.*\[emerg\].*(?:nginx\.conf|vault|agent_zone|bind\(\)|still could not bind).*$//gmr,
-       qr/\[(?:alert|emerg)\]/, 'and nothing else is wrong')
+       qr/\[(?:alert|emerg)\]/,
+       'nothing is reported at alert or emerg but what the test caused')
     or diag grep { /alert|emerg/ } split /(?<=\n)/, $b->error_log;
 unlike($b->error_log . $t->read($b->prefix . '/logs/agent-audit.log'),
        qr/\Q$old\E|\Q$new\E/, 'no token is in a log');

