@@ -43,7 +43,8 @@ END
 }
 
 my $b = $t->broker(http => http_block());
-my $log = $b->prefix . '/logs/agent-audit.log';
+my $dir = $b->prefix;
+my $log = "$dir/logs/agent-audit.log";
 
 sub task ($args, @command) {
     return $t->jail(['run', '--control', $b->control, '--policy', 'analysis',
@@ -51,7 +52,7 @@ sub task ($args, @command) {
 }
 
 
-# D-028: the events of a task's life
+# The events of a task's life
 
 my $burn = 'while :; do :; done';
 for my $case (
@@ -61,71 +62,82 @@ for my $case (
     ['exec',     undef,                   ''],
     ['timeout',  ['--wall-clock', '200ms'], 'sleep 60'],
     ['cpu_time', [],                      $burn],
-    ['oom',      [],                      'python3 -c \'x = "a" * (500 << 20)\''],
+    ['oom',      [],
+     'python3 -c \'x = "a" * (500 << 20)\''],
     ['pids',     [],                      'for i in $(seq 100); do sleep 1 & '
                                           . 'done || exit 1; exit 1'],
     ['disk',     [],                      'head -c 9m /dev/zero > f || exit 1'],
     ['output',   [],                      'head -c 9m /dev/zero'],
 ) {
     my ($reason, $args, $script) = @$case;
-    my $r = $args ? task($args, 'sh', '-c', $script)
-                  : task([], '/no/such/program');
-    my $id = $r->{json}{task_id} // '';
-    is($r->{json}{reason}, $reason, "$reason: so it ends")
-        or diag $r->{out}, $r->{err};
-    my ($start, @more) = $b->audit('task_start', task => $id);
-    ok($start && !@more, "$reason: one line of its start has the result's id");
-    my @ends = $b->audit('task_end', task => $id);
-    is(scalar @ends, 1, "$reason: and one of its end");
-    is($ends[0]{reason}, $reason, "$reason: which says why");
-    my @all = grep { ($_->{task} // '') eq $id } $b->audit;
-    is($all[-1]{event}, 'task_end', "$reason: after all others");
-    is($ends[0]{audit_lines}, scalar @all, "$reason: and counts them");
+    subtest "D-028 a task that ends for $reason is in the audit" => sub {
+        my $r = $args ? task($args, 'sh', '-c', $script)
+                      : task([], '/no/such/program');
+        my $id = $r->{json}{task_id} // '';
+        is($r->{json}{reason}, $reason, 'control: the reason')
+            or diag $r->{out}, $r->{err};
+        my ($start, @more) = $b->audit('task_start', task => $id);
+        ok($start && !@more, 'one line of its start has the result\'s id');
+        my @ends = $b->audit('task_end', task => $id);
+        is(scalar @ends, 1, 'one line of its end has it');
+        is($ends[0]{reason}, $reason, 'the line of its end has the reason');
+        my @all = grep { ($_->{task} // '') eq $id } $b->audit;
+        is($all[-1]{event}, 'task_end', 'the line of its end is the last one');
+        is($ends[0]{audit_lines}, scalar @all,
+           'the line of its end counts all of them');
+    };
 }
 
 
-# A launcher that is told to end, and one that is killed
+# A launcher that gets a signal
 
 for my $case (['TERM', 'canceled'], ['KILL', 'launcher_lost']) {
     my ($signal, $reason) = @$case;
-    my $before = () = $b->audit('task_start');
-    my $child = $t->spawn([$t->jail_path, 'run', '--control', $b->control,
-        '--policy', 'analysis', '--external-id', "by-$signal", '--',
-        'sh', '-c', "curl -s http://$signal.example/; exec sleep 60"], env => { $t->sanitizer_env }, pipes => 1);
-    my $start;
-    AgentTest::wait_for('its start', sub {
-        my @starts = $b->audit('task_start');
-        $start = $starts[-1];
-        return @starts > $before;
-    });
-    is($start->{claimed}{external_id}, "by-$signal", "$signal: who it is for");
-    $b->audit_wait('egress', task => $start->{task});
-    kill $signal, $child->{pid};
-    my $end = $b->audit_wait('task_end', task => $start->{task});
-    is($end->{reason}, $reason, "$signal: $reason") or diag explain $end;
-    waitpid $child->{pid}, 0;
-    $t->forget($child->{pid});
-    is(scalar(() = $b->audit('task_end', task => $start->{task})), 1,
-       "$signal: once");
+    subtest "D-028 a launcher that gets SIG$signal: the audit says $reason"
+        => sub
+    {
+        my $before = () = $b->audit('task_start');
+        my $child = $t->spawn([$t->jail_path, 'run', '--control', $b->control,
+            '--policy', 'analysis', '--external-id', "by-$signal", '--',
+            'sh', '-c', "curl -s http://$signal.example/; exec sleep 60"],
+            env => { $t->sanitizer_env }, pipes => 1);
+        my $start;
+        AgentTest::wait_for('its start', sub {
+            my @starts = $b->audit('task_start');
+            $start = $starts[-1];
+            return @starts > $before;
+        });
+        is($start->{claimed}{external_id}, "by-$signal",
+           'the line of its start has the external id');
+        $b->audit_wait('egress', task => $start->{task});
+        kill $signal, $child->{pid};
+        my $end = $b->audit_wait('task_end', task => $start->{task});
+        is($end->{reason}, $reason,
+           'the line of its end has the reason') or diag explain $end;
+        waitpid $child->{pid}, 0;
+        $t->forget($child->{pid});
+        is(scalar(() = $b->audit('task_end', task => $start->{task})), 1,
+           'there is one line of its end');
+    };
 }
 
 
-# What is refused never had a start: one line, with who asked
+# What is refused has no start
 
-{
+subtest 'D-028 a refused start is one line, with its reason and user' => sub {
     my $r = $t->jail(['run', '--control', $b->control, '--policy', 'nothing',
                       '--', 'true']);
-    is($r->{json}{reason}, 'setup', 'an unknown policy');
+    is($r->{json}{reason}, 'setup', 'control: an unknown policy');
     my @refused = $b->audit('task_refused');
     is("@{[ map { \"$_->{reason} $_->{uid}\" } @refused ]}",
-       "policy_unknown $>", 'is one line');
+       "policy_unknown $>", 'an unknown policy: the reason and the user');
 
     my $l = $t->launcher;
     $l->do(connect => { name => 'a', path => $b->control });
     $l->ask('a', { v => 1, op => 'exec', task_id => 'f' x 32 });
     @refused = $b->audit('task_refused');
-    is($refused[-1]{reason}, 'bad_request', 'nobody enters a box: asking to is '
-       . 'a line, too');
+    is($refused[-1]{reason}, 'bad_request',
+       'a wish to enter a box: the reason');
 
     SKIP: {
         skip 'needs root, for another user', 1 unless AgentTest::is_root();
@@ -136,63 +148,65 @@ for my $case (['TERM', 'canceled'], ['KILL', 'launcher_lost']) {
         is("$refused[-1]{reason} $refused[-1]{uid}", 'not_allowed '
            . $t->user, 'a user that the policy does not list');
     }
-}
+};
 
 
-# A host on which the box cannot be made
-
+subtest 'D-028 a host on which the box cannot be made: the end is setup'
+    => sub
 {
     rmdir $gone;
     my $r = $t->jail(['run', '--control', $b->control, '--policy', 'broken',
                       '--', 'true']);
-    is($r->{json}{reason}, 'setup', 'a box that cannot be made');
+    is($r->{json}{reason}, 'setup', 'control: the reason');
     my ($start, @more) = grep { $_->{policy} eq 'broken' }
                          $b->audit('task_start');
-    ok(!@more, 'is started once at most');
+    ok(!@more, 'there is one line of its start at most');
     is($b->audit_wait('task_end', task => $start->{task})->{reason}, 'setup',
-       'and its end says that it never ran') if $start;
+       'the line of its end says that it never ran') if $start;
     mkdir $gone;
-}
+};
 
 
-# New policies, new tokens, and what is refused of them
-
-{
+subtest 'D-028 new policies and tokens are in the audit' => sub {
     my ($first) = $b->audit('config', action => 'start');
     $b->reload(http => http_block('', 'second'));
     my $second = $b->audit_wait('config', action => 'reload');
-    is($second->{generation}, $first->{generation} + 1, 'a reload is the next '
-       . 'generation');
+    is($second->{generation}, $first->{generation} + 1,
+       'a reload is the next generation');
     isnt($second->{policies}{analysis}, $first->{policies}{analysis},
-         'with the new hash of what changed');
+         'what changed has a new hash');
     is($second->{policies}{others}, $first->{policies}{others},
-       'and the old one of what did not');
-    is($second->{vault}, $first->{vault}, 'the tokens are those of before');
+       'what did not change has the old one');
+    is($second->{vault}, $first->{vault},
+       'the revision of the tokens is the old one');
 
     $t->write('vault', "api = sk_second_0123456789abcdef\n", 0600);
     $b->reload;
     my $third = $b->audit_wait('config', generation => 3);
     is($third->{vault}, $first->{vault} + 1, 'new tokens are a new revision');
-    is_deeply($third->{policies}, $second->{policies}, 'of the same policies');
+    is_deeply($third->{policies}, $second->{policies},
+              'with new tokens only, the hashes of policies are the old ones');
 
-    ok(!$b->reload(http => http_block('nonsense;', 'third')), 'a reload is '
-       . 'refused');
+    ok(!$b->reload(http => http_block('nonsense;', 'third')),
+       'control: a reload is refused');
     is($b->audit_wait('config', action => 'refused')->{generation}, 3,
-       'and on record, the generation stays');
+       'a refused reload is a line, of the old generation');
     $b->reload(http => http_block('', 'second'));
-    unlike($t->read($log), qr/sk_(?:first|second)/, 'no token is on it');
-}
-is_deeply([$b->audit_errors], [], 'all of it fits the schema');
+    unlike($t->read($log), qr/sk_(?:first|second)/, 'no token is in any line');
+};
+
+subtest 'D-028 every line fits the schema' => sub {
+    is_deeply([$b->audit_errors], [], 'no errors');
+};
 
 
-# D-027: a box cannot read it
+subtest 'D-027 a box cannot read the audit' => sub {
+    my $marker = 'of-another-box';
+    task([], 'curl', '-s', "http://$marker.example/");
+    like($t->read($log), qr/\Q$marker/,
+         'control: what one box called is in it');
 
-my $marker = 'of-another-box';
-task([], 'curl', '-s', "http://$marker.example/");
-like($t->read($log), qr/\Q$marker/, 'what one box called is on the record');
-
-my $dir = $b->prefix;
-my $r = task([], 'sh', '-c', <<"END");
+    my $r = task([], 'sh', '-c', <<"END");
 exec 2>&1
 cat $log; ls $dir; ls $dir/logs
 find / -name '*agent-audit*' -o -name 'nginx.conf' 2> /dev/null
@@ -204,45 +218,56 @@ for u in logs/agent-audit.log agent-audit.log ..%2f..$log ..$log nginx.conf; do
     curl -s --path-as-is -x http://127.0.0.1:8899 file://$log
 done
 END
-unlike($r->{json}{stdout}, qr/\Q$marker\E|"event"/, 'no other box sees it')
-    or diag $r->{json}{stdout};
-unlike($r->{json}{stdout}, qr{^/.*agent-audit|-> .*agent-audit}m,
-       'nor where it is');
-like($r->{json}{stdout}, qr/No such file/, 'there is no such path');
+    unlike($r->{json}{stdout}, qr/\Q$marker\E|"event"/,
+           'another box sees no line of it')
+        or diag $r->{json}{stdout};
+    unlike($r->{json}{stdout}, qr{^/.*agent-audit|-> .*agent-audit}m,
+           'another box does not see where it is');
+    like($r->{json}{stdout}, qr/No such file/, 'there is no such path');
+};
 
-$t->write("$log.1", "{}\n", 0640);
-symlink $log, "$t->{dir}/link";
-symlink "$dir/logs", "$t->{dir}/dirlink";
-for my $path ($log, "$dir/logs", $dir, $t->{dir}, "$t->{dir}/link",
-              "$t->{dir}/dirlink", "$log.1")
+subtest 'D-027 a policy that would show the audit is refused' => sub {
+    $t->write("$log.1", "{}\n", 0640);
+    symlink $log, "$t->{dir}/link";
+    symlink "$dir/logs", "$t->{dir}/dirlink";
+    for my $path ($log, "$dir/logs", $dir, $t->{dir}, "$t->{dir}/link",
+                  "$t->{dir}/dirlink", "$log.1")
+    {
+        my ($fits, $said) = $t->nginx_t(prefix => "$t->{dir}/check",
+            http => http_block("agent_policy shows { readable $path; }")
+                    =~ s{logs/agent-audit.log}{$log}r);
+        ok(!$fits, "readable $path is refused");
+        like($said,
+             qr/"readable .*" of policy "shows" would show "agent_(?:audit|vault) /,
+             "readable $path: the message names what it would show")
+        or diag $said;
+    }
+};
+
+
+subtest 'E-035 a box that fills the audit is ended' => sub {
+    my $r = $t->jail(['run', '--control', $b->control, '--policy', 'talks',
+                      '--',
+                      'sh', '-c',
+                      'while :; do curl -s http://evil.example/; done']);
+    is($r->{json}{reason}, 'broker', 'the reason is broker');
+    like($r->{json}{error}{message} // '', qr/audit_budget/,
+         'the message names the limit')
+        or diag explain $r->{json};
+    my $over = $b->audit_wait('task_end', task => $r->{json}{task_id});
+    is($over->{reason}, 'audit_budget',
+       'the line of its end has the reason audit_budget');
+    cmp_ok($over->{audit_lines}, '<=', 32,
+           'there are no more lines than its budget');
+};
+
+
+
+subtest 'E-035 a million refused calls leave nothing in the kernel\'s log'
+    => sub
 {
-    my ($fits, $said) = $t->nginx_t(prefix => "$t->{dir}/check",
-        http => http_block("agent_policy shows { readable $path; }")
-                =~ s{logs/agent-audit.log}{$log}r);
-    ok(!$fits, "readable $path is refused");
-    like($said, qr/"readable .*" of policy "shows" would show "agent_(?:audit|vault) /,
-         'and said why') or diag $said;
-}
-
-
-# E-035: a box that talks on and on is ended, and the caller is told why
-
-$r = $t->jail(['run', '--control', $b->control, '--policy', 'talks', '--',
-               'sh', '-c', 'while :; do curl -s http://evil.example/; done']);
-is($r->{json}{reason}, 'broker', 'the broker ends a box that fills the audit');
-like($r->{json}{error}{message} // '', qr/audit_budget/, 'and says why')
-    or diag explain $r->{json};
-my $over = $b->audit_wait('task_end', task => $r->{json}{task_id});
-is($over->{reason}, 'audit_budget', 'to the auditor, too');
-cmp_ok($over->{audit_lines}, '<=', 32, 'with no more than its lines');
-
-
-# E-035: a million calls that the filter refuses, and not a line in the
-# kernel's log
-
-SKIP: {
     sysopen my $kmsg, '/dev/kmsg', O_RDONLY|O_NONBLOCK
-        or skip 'the kernel\'s log cannot be read', 3;
+        or plan skip_all => 'the kernel\'s log cannot be read';
 
     my $logged = sub ($what, $do) {
         sysseek $kmsg, 0, SEEK_END;
@@ -270,22 +295,26 @@ END
 
     my $r;
     my $lines = $logged->(qr/type=1326 .*syscall=(?:248|217)\b/, sub {
-        $r = $t->jail(['run', '--offline', '--cpu-time', '60s', '--wall-clock',
-            '20s', '--', 'python3', '-c', <<'END']);
+        $r = $t->jail(['run', '--control', $b->control, '--policy', 'talks',
+                       '--', 'python3', '-c', <<'END']);
 import ctypes
 call = ctypes.CDLL(None).syscall
 add_key = 248 if __import__("os").uname().machine == "x86_64" else 217
 print(sum(call(add_key, 0, 0, 0, 0, 0) == -1 for i in range(1000000)))
 END
     });
-    is($r->{json}{stdout}, "1000000\n", 'a million calls are refused')
+    is($r->{json}{stdout}, "1000000\n", 'control: a million calls are refused')
         or diag $r->{out}, $r->{err};
-    is($r->{json}{reason}, 'ok', 'and the program goes on');
-    is($lines, 0, 'E-035: the kernel logs none of them');
-}
+    is($r->{json}{reason}, 'ok', 'the program goes on');
+    is($lines, 0, 'the kernel logs none of them');
+};
 
-$b->stop;
-unlike($b->error_log =~ s/^.*unknown directive "nonsense".*$//mr,
-       qr/\[(?:alert|emerg|crit)\]/, 'nothing is wrong') or diag $b->error_log;
+subtest 'the broker has reported no error of its own' => sub {
+    $b->stop;
+    unlike($b->error_log =~ s/^.*unknown directive "nonsense".*$//mr,
+           qr/\[(?:alert|emerg|crit)\]/,
+           'error.log has no line of level alert, emerg or crit')
+        or diag $b->error_log;
+};
 
 done_testing;
