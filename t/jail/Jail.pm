@@ -307,11 +307,16 @@ sub leftovers {
 # Two assertions, of processes and of cgroups.  Nobody else has this test's
 # user, so of its boxes nothing is left at this moment.  A launcher of root's
 # may just have been killed by another test: its box needs a moment to end,
-# and its cgroup goes with the next start.
+# and its cgroup goes with the next start, or with a sweep if none comes.
 
 sub is_none ($name, $own, $all) {
     my @left = grep { $_ =~ $own } $all->();
-    if (!@left && !wait_for($name, sub { !$all->() })) {
+    my $tries = 0;
+    if (!@left && !wait_for($name, sub {
+            jail(['sweep']) if ++$tries % 1000 == 0;
+            return !$all->();
+        }))
+    {
         @left = $all->();
     }
     return is(join("\n", @left), '', $name);

@@ -16,7 +16,7 @@
  *   exec P                process P became another program
  *   ran P                 process P, another program by then, made a call
  *   last MS               the last process ended MS ms after the hit
- *   alive P               process P was there 5 s after the hit
+ *   alive P               process P was there a minute after the hit
  *
  * Its status is the command's; 128 and the signal's number if one ended it.
  */
@@ -39,7 +39,7 @@
 
 #define STEP_FAILED     98              /* no status of the launcher's */
 #define STEP_PROCESSES  64
-#define STEP_WAIT       5000            /* ms */
+#define STEP_WAIT       60000           /* ms: later, something hangs */
 
 #define STEP_OPTIONS  (PTRACE_O_TRACESYSGOOD|PTRACE_O_TRACEFORK               \
                        |PTRACE_O_TRACEVFORK|PTRACE_O_TRACECLONE               \
