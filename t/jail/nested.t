@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A box inside something else.  In another box there is none, and it says so.
-# In a container, as Docker sets one up, the launcher names the flag that is
+# A box inside something else.  In another box there is none, and the launcher
+# says so.  In a container, as Docker sets one up, it names the flag that is
 # missing, one after the other; with all of them given there is a box, with
 # all of its walls.
 
@@ -29,28 +29,39 @@ my @inside = ('--code', $launcher, '--', 'sh', '-c',
 for my $user (ways()) {
     my $way = way($user);
 
-    my $r = jail(['run', '--offline', @inside,
-                  'run --offline -- /bin/echo ran'], user => $user);
-    is($r->{json}{exit_code}, 125, "a box in a box: status 125 ($way)");
+    subtest "F-051 $way: a box in a box fails with one sentence" => sub {
+        my $r = jail(['run', '--offline', @inside,
+                      'run --offline -- /bin/echo ran'], user => $user);
+        is($r->{json}{exit_code}, 125, 'the status is 125');
 
-    my $inner = eval { $json->decode($r->{json}{stdout}) };
-    is($inner->{reason}, 'setup', "reason setup ($way)");
-    is($inner->{error}{stage}, 'nested', "the stage ($way)");
-    like($inner->{error}{message}, qr/already inside a box/, "said so ($way)");
-    like($inner->{error}{fix}, qr/run the command itself/, "the fix ($way)");
-    is($inner->{stdout}, '', "nothing ran ($way)");
+        my $inner = eval { $json->decode($r->{json}{stdout}) };
+        is($inner->{reason}, 'setup', 'the reason is setup');
+        is($inner->{error}{stage}, 'nested', 'the stage is nested');
+        like($inner->{error}{message}, qr/already inside a box/,
+             'the message says so');
+        like($inner->{error}{fix}, qr/run the command itself/,
+             'the fix is to run the command itself');
+        is($inner->{stdout}, '', 'the command did not run');
+    };
 
-    $r = jail(['run', '--offline', @inside, 'doctor'], user => $user);
-    is($r->{json}{exit_code}, 1, "the doctor in a box: status 1 ($way)");
-    like($r->{json}{stderr}, qr/already inside a box/, "said so ($way)");
+    subtest "F-051 $way: the doctor in a box fails with one sentence" => sub {
+        my $r = jail(['run', '--offline', @inside, 'doctor'], user => $user);
+        is($r->{json}{exit_code}, 1, 'the status is 1');
+        like($r->{json}{stderr}, qr/already inside a box/,
+             'the message says so');
+    };
 
-    $r = jail(['run', '--offline', @inside,
-               'doctor --attempt all 1 /x y z'], user => $user);
-    is($r->{json}{exit_code}, 0, "attempts are for a box ($way)");
+    subtest "$way: the doctor's attempts are for a box" => sub {
+        my $r = jail(['run', '--offline', @inside,
+                      'doctor --attempt all 1 /x y z'], user => $user);
+        is($r->{json}{exit_code}, 0, 'in a box the status is 0');
+    };
 }
 
-is(jail(['doctor', '--attempt', 'all', '1', '/x', 'y', 'z'])->{status}, 2,
-   'and for nothing else');
+subtest 'the doctor\'s attempts are for a box only' => sub {
+    is(jail(['doctor', '--attempt', 'all', '1', '/x', 'y', 'z'])->{status}, 2,
+       'outside of a box the status is 2');
+};
 
 
 # In a container
@@ -179,7 +190,7 @@ SKIP: {
 
     my @run = ('run', '--offline', '--', '/bin/sh', '-c', 'echo ran; id -u');
 
-    # the flags as they are given one after the other, and what is said next
+    # the flags as they are given one after the other, and what is missing next
     my @steps = (
         [[], 'cgroup', 'EROFS',
          qr{-v /sys/fs/cgroup:/sys/fs/cgroup:rw}, 'the cgroups'],
@@ -191,66 +202,90 @@ SKIP: {
 
     for my $step (@steps) {
         my ($flags, $stage, $errno, $fix, $what) = @$step;
-        my $r = $in->($flags, @run);
+        subtest "F-052 in a container: the launcher names the flag for $what"
+            => sub
+        {
+            my $r = $in->($flags, @run);
 
-        is($r->{json}{error}{stage}, $stage, "container: $what, the stage")
-            or diag $r->{out}, $r->{err};
-        is($r->{json}{error}{errno}, $errno, 'the errno');
-        like($r->{json}{error}{fix}, $fix, 'the flag');
-        is($r->{json}{stdout}, '', 'nothing ran');
-        is($r->{status}, 125, 'status 125');
+            is($r->{json}{error}{stage}, $stage, "the stage is $stage")
+                or diag $r->{out}, $r->{err};
+            is($r->{json}{error}{errno}, $errno, "the errno is $errno");
+            like($r->{json}{error}{fix}, $fix, 'the fix has the flag');
+            is($r->{json}{stdout}, '', 'the command did not run');
+            is($r->{status}, 125, 'the status is 125');
+        };
     }
 
-    my $r = $in->([], 'doctor', '--json');
-    my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} // [] };
+    subtest 'F-052 in a container: the doctor names all the flags at once'
+        => sub
+    {
+        my $r = $in->([], 'doctor', '--json');
+        my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} // [] };
 
-    is($r->{status}, 1, 'container: the doctor\'s status is 1')
-        or diag $r->{out}, $r->{err};
-    ok($r->{json}{container}, 'it sees a container');
-    is($layer{$_}{state}, 'missing', "$_ is missing")
-        for qw(user_namespace proc cgroup box);
-    like($layer{user_namespace}{fix}, qr/seccomp=unconfined/,
-         'the flag of the filter');
-    like($layer{cgroup}{fix}, qr{-v /sys/fs/cgroup}, 'that of the cgroups');
-    like($layer{proc}{fix}, qr{unmask=/proc/\*}, 'that of /proc: all at once');
+        is($r->{status}, 1, 'the status is 1')
+            or diag $r->{out}, $r->{err};
+        ok($r->{json}{container}, 'it sees a container');
+        is($layer{$_}{state}, 'missing', "$_ is missing")
+            for qw(user_namespace proc cgroup box);
+        like($layer{user_namespace}{fix}, qr/seccomp=unconfined/,
+             'the fix of user_namespace is the flag for the filter');
+        like($layer{cgroup}{fix}, qr{-v /sys/fs/cgroup},
+             'the fix of cgroup is the flag for the cgroups');
+        like($layer{proc}{fix}, qr{unmask=/proc/\*},
+             'the fix of proc is the flag for /proc');
 
-    $r = $in->(['seccomp'], 'doctor', '--json');
-    %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} // [] };
-    is($layer{proc}{state}, 'missing', 'without the filter: proc is missing');
-    like($layer{proc}{fix}, qr{unmask=/proc/\*}, 'its flag');
+        $r = $in->(['seccomp'], 'doctor', '--json');
+        %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} // [] };
+        is($layer{proc}{state}, 'missing',
+           'without the filter: proc is missing');
+        like($layer{proc}{fix}, qr{unmask=/proc/\*},
+             'without the filter: the fix of proc is its flag');
+    };
 
     my @all = qw(cgroup seccomp proc);
-    $r = $in->(\@all, @run);
-    is($r->{json}{stdout}, "ran\n1000\n", 'all flags given: a box')
-        or diag $r->{out}, $r->{err};
-    is($r->{status}, 0, 'status 0');
+    subtest 'F-052 in a container with all flags a box runs' => sub {
+        my $r = $in->(\@all, @run);
+        is($r->{json}{stdout}, "ran\n1000\n", 'the command ran')
+            or diag $r->{out}, $r->{err};
+        is($r->{status}, 0, 'the status is 0');
+    };
 
-    # instead of no filter, one with what the fix names
-    my ($calls) = $in->(['cgroup'], @run)->{json}{error}{fix}
-                  =~ /that allows (.*)/;
-    %allowed = map { $_ => 1 } split /, /, $calls // '';
-    $r = $in->(['cgroup', 'proc'], @run);
-    is($r->{json}{stdout}, "ran\n1000\n",
-       'a profile that allows the calls named is enough')
-        or diag $r->{out}, $r->{err};
-    %allowed = ();
+    subtest 'F-052 in a container the calls that the fix names are enough'
+        => sub
+    {
+        # instead of no filter, one with what the fix names
+        my ($calls) = $in->(['cgroup'], @run)->{json}{error}{fix}
+                      =~ /that allows (.*)/;
+        %allowed = map { $_ => 1 } split /, /, $calls // '';
+        my $r = $in->(['cgroup', 'proc'], @run);
+        is($r->{json}{stdout}, "ran\n1000\n",
+           'the command ran')
+            or diag $r->{out}, $r->{err};
+        %allowed = ();
+    };
 
-    $uid = user_id();
-    $r = $in->(\@all, @run);
-    is($r->{json}{stdout}, "ran\n1000\n", 'and for a user of the container')
-        or diag $r->{out}, $r->{err};
-    $uid = 0;
+    subtest 'F-052 in a container an ordinary user runs a box' => sub {
+        $uid = user_id();
+        my $r = $in->(\@all, @run);
+        is($r->{json}{stdout}, "ran\n1000\n", 'the command ran')
+            or diag $r->{out}, $r->{err};
+        $uid = 0;
+    };
 
-    $r = $in->(\@all, 'doctor', '--json');
-    is($r->{status}, 0, 'all flags given: the doctor\'s status is 0')
-        or diag $r->{out}, $r->{err};
-    is(scalar(grep { !$_->{refused} || !$_->{control} }
-              @{ $r->{json}{attempts} }), 0,
-       'and everything forbidden is refused in it');
-    cmp_ok(scalar @{ $r->{json}{attempts} // [] }, '>', 10,
-           'which is a good deal');
+    subtest 'F-052 in a container with all flags the doctor finds every wall'
+        => sub
+    {
+        my $r = $in->(\@all, 'doctor', '--json');
+        is($r->{status}, 0, 'the status is 0')
+            or diag $r->{out}, $r->{err};
+        is(scalar(grep { !$_->{refused} || !$_->{control} }
+                  @{ $r->{json}{attempts} }), 0,
+           'every attempt is refused, and its control is not');
+        cmp_ok(scalar @{ $r->{json}{attempts} // [] }, '>', 10,
+               'there are more than ten attempts');
+    };
 }
 
-is(join("\n", slots()), '', 'no cgroup is left behind');
+no_cgroup_left();
 
 done_testing;

@@ -25,7 +25,8 @@ my %nr = do {
     %n;
 };
 
-my $table = cc('table', <<'END_OF_C', '-D_GNU_SOURCE', '-I', root_dir() . '/jail') or die;
+my @include = map { ('-I', root_dir() . "/jail$_") } '', '/box';
+my $table = cc('table', <<'END_OF_C', '-D_GNU_SOURCE', @include) or die;
 #include <stdio.h>
 #include <string.h>
 #include "seccomp_table.h"
@@ -130,10 +131,12 @@ main(int argc, char **argv)
 END_OF_C
 
 my %rule = map { chomp; my ($n, @r) = split; $n => \@r } `$table`;
-cmp_ok(scalar keys %rule, '>', 300, 'the table has its rows');
-is(scalar(grep { !exists $nr{$_} } keys %rule) < 20, 1,
-   'nearly all of them exist on this machine')
-    or diag join ' ', grep { !exists $nr{$_} } sort keys %rule;
+subtest 'control: the table of rules is read' => sub {
+    cmp_ok(scalar keys %rule, '>', 300, 'it has more than 300 rows');
+    is(scalar(grep { !exists $nr{$_} } keys %rule) < 20, 1,
+       'nearly all of its calls exist on this machine')
+        or diag join ' ', grep { !exists $nr{$_} } sort keys %rule;
+};
 
 # Rows with conditions: [arguments, answer].  The second form of each has a
 # bit set that an int does not have.
@@ -165,7 +168,7 @@ my %only = (
                 [0, 0, 4], 'ok'],
     prctl => [[67, 1, 0, 0, 0], 'EINVAL', [67, 0, 0, 0, 0], 'EINVAL',
               [$high | 67, 1, 0, 0, 0], 'EINVAL', [16, 'PTR', 0, 0, 0], 'ok'],
-    # the box's init is nobody's to slow down, nor all of one id
+    # pid 1 of the box cannot be slowed down, nor all of one id
     prlimit64 => [[1, 7, 0, 0], 'EPERM', [$high | 1, 7, 0, 0], 'EPERM',
                   [0, 7, 0, 'PTR'], 'ok'],
     sched_setaffinity => [[1, 8, 'PTR'], 'EPERM', [$high | 1, 8, 'PTR'],
@@ -200,15 +203,19 @@ my %only = (
     ],
 );
 
-my @missing = grep { $rule{$_}[1] && !$only{$_} } sort keys %rule;
-is("@missing", '', 'every row with conditions has its probes here');
-is(join(' ', grep { !$rule{$_} || !$rule{$_}[1] } sort keys %only), '',
-   'and every probe has its row');
+subtest 'A-050 every row with conditions has its probes, and the other way '
+        . 'round' => sub
+{
+    my @missing = grep { $rule{$_}[1] && !$only{$_} } sort keys %rule;
+    is("@missing", '', 'rows without probes');
+    is(join(' ', grep { !$rule{$_} || !$rule{$_}[1] } sort keys %only), '',
+       'probes without a row');
+};
 
-# What is allowed, and says EPERM itself when it is asked for nonsense
+# What is allowed, and is EPERM by itself for nonsense
 my %privileged = map { $_ => 1 } qw(setgroups);
 
-# What is in the table and in no kernel of today; what is asked more sense
+# In the table and in no kernel of today; arguments that make more sense
 my %absent = map { $_ => 1 } qw(epoll_ctl_old epoll_wait_old);
 my %args = (futex => ['PTR', 0, 1]);
 
@@ -238,10 +245,10 @@ for my $name (sort keys %rule) {
     }
     try("$name of x32", 0x40000000 | $nr, [], qr/^ENOSYS$/);
 }
-try("number $_ of 32 bits", -$_ - 1, [], qr/^ENOSYS$/) for 0 .. 470;
+try("number $_ by the 32-bit entry", -$_ - 1, [], qr/^ENOSYS$/) for 0 .. 470;
 
 # 335 and 336 are the kernel's own returns from its probes: it lets no filter
-# see them (since 6.14), and answers who calls them from elsewhere with a
+# see them (since 6.14), and answers a call from elsewhere with a
 # signal or an error of its own
 for my $n (335 .. 600) {
     next if grep { $_ == $n } values %nr;
@@ -251,47 +258,53 @@ for my $n (335 .. 600) {
 
 for my $user (ways()) {
     my $way = way($user);
-    my (%got, @bad);
-    my $tried = 0;
+    subtest "A-050 A-051 A-071 $way: every call is answered as the table says"
+        => sub
+    {
+        my (%got, @bad);
+        my $tried = 0;
 
-    # a command line has its limits, and so has a result
-    my @all = @tries;
-    while (my @part = splice @all, 0, 400) {
-        my $r = jail(['run', '--offline', '--in', $probe, '--output', '10000',
-                      '--', 'sh', '-c',
-                      'cp rule p; chmod +x p; exec ./p "$@"', 'sh',
-                      map { $_->[1] } @part], user => $user);
-        my %part = ($r->{json}{stdout} // '') =~ /^(t\d+)=(\w+)$/mg;
-        diag $r->{out}, $r->{err} if !%part;
-        %got = (%got, %part);
-    }
+        # a command line has its limits, and so has a result
+        my @all = @tries;
+        while (my @part = splice @all, 0, 400) {
+            my $r = jail(['run', '--offline', '--in', $probe, '--output',
+                          '10000',
+                          '--', 'sh', '-c',
+                          'cp rule p; chmod +x p; exec ./p "$@"', 'sh',
+                          map { $_->[1] } @part], user => $user);
+            my %part = ($r->{json}{stdout} // '') =~ /^(t\d+)=(\w+)$/mg;
+            diag $r->{out}, $r->{err} if !%part;
+            %got = (%got, %part);
+        }
 
-    for my $i (0 .. $#tries) {
-        my ($what, undef, $want) = @{ $tries[$i] };
-        my $got = $got{"t$i"} // 'nothing';
-        $tried++ if $got ne 'nothing';
-        push @bad, "$what: $got" if $got !~ $want;
-    }
-    is($tried, scalar @tries, "$way: all " . @tries . ' were tried');
-    is(join("\n", @bad), '', "A-050 A-051 A-071 $way: all are answered as "
-                             . 'the table says');
+        for my $i (0 .. $#tries) {
+            my ($what, undef, $want) = @{ $tries[$i] };
+            my $got = $got{"t$i"} // 'nothing';
+            $tried++ if $got ne 'nothing';
+            push @bad, "$what: $got" if $got !~ $want;
+        }
+        is($tried, scalar @tries, 'all ' . @tries . ' were tried');
+        is(join("\n", @bad), '', 'each has the answer of its row');
+    };
 }
 
-# Outside, with the same nonsense for arguments, it is not EPERM but the
-# nonsense that is told; and there are families, protocols and 32-bit calls.
-SKIP: {
-    skip 'needs root', 3 if $> != 0;
+# Outside, with the same nonsense for arguments, the error is about the
+# nonsense; and there are families, protocols and 32-bit calls.
+subtest 'control: outside of a box the same calls are answered otherwise'
+    => sub
+{
+    plan skip_all => 'needs root' if $> != 0;
     my @refused = grep { $rule{$_}[0] == 1 && $nr{$_} && $_ ne 'vhangup' }
                   sort keys %rule;
     my %got = map { /^(\w+)=(\w+)$/ ? ($1 => $2) : () }
               split /\n/, `$probe @{[ map { "$_,$nr{$_}" } @refused ]}`;
     my @same = grep { $got{$_} eq 'EPERM' } @refused;
-    cmp_ok(scalar @refused, '>', 40, 'control: refused calls');
+    cmp_ok(scalar @refused, '>', 40, 'more than 40 calls are refused in a box');
     cmp_ok(scalar @same, '<', @refused / 4,
-           'control: are not refused outside') or diag "@same";
+           'most of them are not EPERM outside') or diag "@same";
     like(`$probe a,$nr{socket},16,3,15 b,$nr{socket},16,3,9 c,-21`,
          qr/^a=ok\nb=ok\nc=ok$/m,
-         'control: netlink and the 32-bit entry work outside');
-}
+         'netlink and the 32-bit entry work outside');
+};
 
 done_testing;

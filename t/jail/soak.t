@@ -4,6 +4,8 @@
 # nothing that grows: what a box leaves is counted on the whole machine, as
 # the kernel counts it, before and after.
 #
+# alone: what other boxes use is in the same counts
+#
 #   SOAK=10000 prove -v t/jail/soak.t       `make soak`; 200 without SOAK
 #
 # Other work on the machine moves these counts as well, both ways.  So each
@@ -37,11 +39,7 @@ my @commands = (
     ['/nonexistent'],
 );
 
-sub text ($path) {
-    open my $f, '<', $path or return '';
-    local $/;
-    return scalar <$f> // '';
-}
+sub text ($path) { return read_file($path) // '' }
 
 sub slab ($name) { return (text('/proc/slabinfo') =~ /^\Q$name\E +(\d+)/m)[0] }
 
@@ -128,20 +126,18 @@ my $groups = (text('/proc/cgroups') =~ /^memory\s+\d+\s+(\d+)/m)[0] // 0;
 run($n, $killed_share);
 
 my $took = time - $start;
-my $gone = time;
 
-is_deeply(\%bad, {}, "each of $n boxes has a result or was killed")
+is_deeply(\%bad, {}, "A-113 each of $n boxes has a result or was killed")
     or diag explain \%bad;
 cmp_ok($killed, '>', 0, "control: $killed were killed");
 note sprintf '%d boxes in %.1f s, %.0f a second', $n, $took, $n / $took;
 
-ok(wait_for('processes to end', sub { !leftovers() }, 1),
-   'a second after the last one no process of a box is left');
+none_left('A-113 after the last one no process of a box is left');
 
 # the directories of the killed are the next start's to take, 64 at a time
 
-wait_for('the sweep', sub { run(1, 0); !slots() }, 20);
-is(scalar(() = slots()), 0, 'no cgroup directory, when others have started');
+wait_for('the sweep', sub { run(1, 0); !slots() });
+no_cgroup_left('A-113 no cgroup is left, when others have started');
 
 for my $name (sort keys %count) {
     my $now;
@@ -149,7 +145,7 @@ for my $name (sort keys %count) {
         $now = $count{$name}->();
         $now <= $before{$name} + $slack
                 + ($name =~ /namespaces|all mounts/ ? $slack_slab : 0);
-    }, 30);
+    });
     ok($down, "$name: $before{$name} before, $now after");
 }
 
@@ -159,7 +155,7 @@ my $now;
 ok(wait_for('memory', sub {
        $now = meminfo(qw(SUnreclaim PageTables KernelStack Percpu Shmem));
        $now <= $memory + $n * 8 + 65536;
-   }, 30),
+   }),
    sprintf 'memory of the kernel: %d MiB before, %d after',
            $memory / 1024, $now / 1024);
 
