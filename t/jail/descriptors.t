@@ -17,7 +17,7 @@ my $list = 'ls -l /proc/self/fd; ls -l /proc/$$/fd';
 for my $user (ways()) {
     my $way = way($user);
 
-    subtest "A-001 $way: the caller's open descriptors are not in the box"
+    subtest "A-001 A-127 $way: the caller's open descriptors are not in the box"
         => sub
     {
         my $r = jail(['run', '--offline', '--', 'sh', '-c', $list],

@@ -79,7 +79,7 @@ for my $user (ways()) {
         }
     };
 
-    subtest "$way: what the doctor attempts is refused, and its neighbour is "
+    subtest "A-129 $way: what the doctor attempts is refused, and its neighbour is "
             . "not" => sub
     {
         is(join(' ', sort map { $_->{name} } @{ $j->{attempts} }),
@@ -218,7 +218,7 @@ for my $lie (['seccomp', 'prctl:0==22'],
              ['read_only', 'mount_setattr'])
 {
     my ($name, $call) = @$lie;
-    subtest "a kernel that accepts $name and does not enforce it" => sub {
+    subtest "A-129 a kernel that accepts $name and does not enforce it" => sub {
         my $r = jail(['doctor', '--json'],
                      program => [$deny, '--refuse', "$call=none", '--']);
         my %layer = map { $_->{name} => $_ } @{ $r->{json}{layers} };

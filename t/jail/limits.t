@@ -130,7 +130,7 @@ END
            'ok output_bytes', 'the reason and the limit');
     };
 
-    subtest "A-110 $way: a full disk ends a task" => sub {
+    subtest "A-110 A-111 $way: a full disk ends a task" => sub {
         my $j = limited([], <<'END', @as);
 try:
     with open('/tmp/work/big', 'wb') as f:

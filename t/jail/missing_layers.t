@@ -179,8 +179,9 @@ for my $user (ways()) {
 
     for my $h (@hosts) {
         next if $h->{root} && $> != 0;
+        my $id = $h->{stage} eq 'landlock' ? 'A-126 A-129' : 'A-129 F-052';
 
-        subtest "F-052 $way: $h->{name}" => sub {
+        subtest "$id $way: $h->{name}" => sub {
             my $r = jail(\@run, program => [program($user, @{ $h->{deny} })]);
             my $error = $r->{json}{error};
 
@@ -217,7 +218,7 @@ for my $user (ways()) {
     for my $call (qw(open_tree move_mount fsopen fsconfig fsmount
                      mount_setattr))
     {
-        subtest "$way: where the kernel has no $call there is no box" => sub {
+        subtest "A-129 $way: where the kernel has no $call there is no box" => sub {
             my $r = jail(\@run, program => [program($user, '--refuse',
                                                     "$call=ENOSYS")]);
             my $error = $r->{json}{error};
