@@ -37,9 +37,9 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 our @EXPORT = qw(jail spawn finish box python ways way wait_for dir user_id
-                 cc deny leftovers none_left no_cgroup_left root_dir slots
-                 alive children write_file read_file fake_broker fake_broker_end heard
-                 WATCHDOG);
+                 cc deny leftovers remaining none_left no_cgroup_left
+                 root_dir slots alive children write_file read_file
+                 fake_broker fake_broker_end heard WATCHDOG);
 
 use constant WATCHDOG => 60;            # seconds: later, something hangs
 
@@ -209,7 +209,7 @@ sub write_file ($name, $text, $mode = 0644) {
     return $path;
 }
 
-# The whole text of a file; undef where there is none.
+# The whole text of a file; undef if it cannot be read.
 sub read_file ($path) {
     open my $f, '<', $path or return;
     local $/;
@@ -304,21 +304,26 @@ sub leftovers {
     return @left;
 }
 
+# What remains of the list that `all` gives, when it has had the time to go.
+# A launcher of root's may just have been killed by another test: its box
+# needs a moment to end, and its cgroup goes with the next start, or with a
+# sweep if none comes.
+sub remaining ($what, $all) {
+    my ($tries, @left) = (0);
+    wait_for($what, sub {
+        jail(['sweep']) if ++$tries % 1000 == 0;
+        @left = $all->();
+        return !@left;
+    });
+    return @left;
+}
+
 # Two assertions, of processes and of cgroups.  Nobody else has this test's
-# user, so of its boxes nothing is left at this moment.  A launcher of root's
-# may just have been killed by another test: its box needs a moment to end,
-# and its cgroup goes with the next start, or with a sweep if none comes.
+# user, so of its boxes nothing is left at this moment.
 
 sub is_none ($name, $own, $all) {
     my @left = grep { $_ =~ $own } $all->();
-    my $tries = 0;
-    if (!@left && !wait_for($name, sub {
-            jail(['sweep']) if ++$tries % 1000 == 0;
-            return !$all->();
-        }))
-    {
-        @left = $all->();
-    }
+    @left = remaining($name, $all) if !@left;
     return is(join("\n", @left), '', $name);
 }
 

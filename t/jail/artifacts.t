@@ -50,7 +50,7 @@ for my $user (ways()) {
         my ($j, $dir) = out('printf "a,b\n1,2\n" > t.csv; mkdir sub; '
             . 'echo "{\"x\": 1}" > sub/result; printf "\211PNG\r\n\032\n" > p.txt;'
             . ': > empty; echo no >&2; chmod 4777 t.csv; exit 3', $user);
-        is($j->{reason}, 'nonzero', 'the end of the task is told as without');
+        is($j->{reason}, 'nonzero', 'the reason of the task is the same as without --out');
         is_deeply([map { [@$_{qw(name bytes type sha256)}] } @{ $j->{artifacts} }],
             [['empty', 0, 'text/plain', sha256_hex('')],
              ['p.txt', 8, 'image/png', sha256_hex("\x89PNG\r\n\x1a\n")],

@@ -243,23 +243,22 @@ for my $lie (['seccomp', 'prctl:0==22'],
 
 subtest 'a host with a read-only /tmp is good enough' => sub {
     plan skip_all => 'only root can make such a host' if $> != 0;
-    my $ro = jail(['doctor', '--json'],
-              program => [$deny, '--read-only', '/tmp', '--']);
-is($ro->{status}, 0, 'the status is 0')
-    or diag $ro->{out}, $ro->{err};
+    my $r = jail(['doctor', '--json'],
+                 program => [$deny, '--read-only', '/tmp', '--']);
+    is($r->{status}, 0, 'the status is 0') or diag $r->{out}, $r->{err};
 };
 
 subtest 'a program that the host starts for each crash is a warning' => sub {
     plan skip_all => 'only root can make such a host' if $> != 0;
     # the rest of the settings is covered with it, and so no proc is mounted
-my $r = jail(['doctor', '--json'], program => [$deny, '--set',
-    '/proc/sys/kernel/core_pattern=|/usr/bin/handler %p', '--']);
-my ($core) = grep { $_->{name} eq 'core_pattern' }
-             @{ $r->{json}{layers} };
-is($core->{state}, 'warning', 'core_pattern is a warning');
-like($core->{detail}, qr{/usr/bin/handler}, 'the detail has the program');
-like($core->{fix}, qr/sysctl -w kernel\.core_pattern=core/,
-     'the fix is a setting');
+    my $r = jail(['doctor', '--json'], program => [$deny, '--set',
+        '/proc/sys/kernel/core_pattern=|/usr/bin/handler %p', '--']);
+    my ($core) = grep { $_->{name} eq 'core_pattern' }
+                 @{ $r->{json}{layers} };
+    is($core->{state}, 'warning', 'core_pattern is a warning');
+    like($core->{detail}, qr{/usr/bin/handler}, 'the detail has the program');
+    like($core->{fix}, qr/sysctl -w kernel\.core_pattern=core/,
+         'the fix is a setting');
 };
 
 for my $args (['--jsn'], ['--control'], ['--control', ''], ['x'],

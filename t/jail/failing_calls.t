@@ -46,12 +46,13 @@ sub swept ($user) {
 
 my $mounts = mounts();
 
-# Processes, and groups that are not those in %$before; those of another
-# test's launchers, which were just killed, are given the time to go.
-sub left ($before) {
-    my $left = sub { (leftovers(), grep { !$before->{$_} } slots()) };
-    wait_for('the end of all', sub { !$left->() });
-    return join ' ', $left->();
+# Processes, and groups of this user's that are not those in %$before.
+sub left ($before, $user) {
+    my $uid = $user ? user_id() : $>;
+    return join ' ', remaining('the end of all', sub {
+        return (leftovers(), grep { m{/agent-jail/$uid/} && !$before->{$_} }
+                             slots());
+    });
 }
 
 # pid 1 of a box whose program runs, which waits for its end by now
@@ -149,7 +150,7 @@ for my $user (ways()) {
                          user => $user);
             like($r->{json}{reason}, ref $reason ? $reason : qr/^$reason$/,
                  'the reason') or diag $r->{out}, $r->{err};
-            is(left(\%before), '', 'nothing is left');
+            is(left(\%before, $user), '', 'nothing is left');
         };
     }
 
@@ -161,7 +162,7 @@ for my $user (ways()) {
         kill STOP => $init;
         my $r = finish($p);
         is($r->{json}{reason}, 'timeout', 'the reason');
-        is(left(\%before), '', 'nothing is left');
+        is(left(\%before, $user), '', 'nothing is left');
     };
 
     subtest "A-083 $way: a box whose pid 1 is stopped does not outlive its "
@@ -206,7 +207,7 @@ for my $user (ways()) {
            'no process of it is left');
         ok(wait_for('the end of the guard', sub { is_gone($guard) }),
            'its guard, which nothing else had ended, has ended');
-        is(left(\%before) =~ s{\S+/agent-jail/\S+}{}gr =~ s/\s//gr, '',
+        is(left(\%before, $user) =~ s{\S+/agent-jail/\S+}{}gr =~ s/\s//gr, '',
            'only a cgroup is left');
     };
 
@@ -306,7 +307,7 @@ for my $user (ways()) {
                 waitpid($ends->{pid}, POSIX::WNOHANG()) == $ends->{pid} }),
                'the launcher ends')
                 or kill KILL => $ends->{pid};
-            is(left(\%before), '', 'nothing is left');
+            is(left(\%before, $user), '', 'nothing is left');
         };
     }
 }

@@ -252,7 +252,7 @@ def netlink(kind, flags, body):
             yield kind, data[at + 16:at + size]
             at += size + 3 & ~3
 
-if sys.argv[1] == "alone":
+if sys.argv[1] == "control":
     up = struct.pack("16sh14x", b"lo", 1)
     fcntl.ioctl(socket.socket(), 0x8914, up)    # SIOCSIFFLAGS
     route = struct.pack("=BBBBBBBBIHHi", 10, 0, 0, 0, 255, 3, 254, 2, 0,
@@ -295,7 +295,7 @@ subtest 'A-080 IPv6 addresses that a box calls leave no neighbours behind'
     cmp_ok($neighbours // 9999, '<=', 4, 'the kernel keeps four at most');
     fake_broker_end($b);
 
-    my $other = `unshare -Urn /usr/bin/python3 -c '$flood' alone`;
+    my $other = `unshare -Urn /usr/bin/python3 -c '$flood' control`;
     like($other, qr/^20000 [23]\d{4}$/,
          'control: in a namespace with an ordinary route it keeps each');
 };

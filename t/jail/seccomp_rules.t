@@ -2,7 +2,7 @@
 
 # Every row of the table of system calls by what the kernel answers: the rows
 # are read from the table itself, so that a new one is tried, or fails here
-# for want of a probe.  Each also by the entries of 32 bits and of x32, and
+# for want of a probe.  Each also by the 32-bit entry and the one of x32, and
 # with arguments that have high bits set; sockets of every family, netlink of
 # every protocol.
 

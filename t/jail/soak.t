@@ -149,7 +149,7 @@ for my $name (sort keys %count) {
     ok($down, "$name: $before{$name} before, $now after");
 }
 
-# a net namespace alone has 60 KiB, a mount namespace with its mounts 20
+# a net namespace has 60 KiB, a mount namespace with its mounts 20
 
 my $now;
 ok(wait_for('memory', sub {

@@ -142,7 +142,7 @@ subtest 'F-030 a store for Java holds the system\'s authorities and ours'
 
 # A host where there can be no layer: a mount lies in the directory
 
-subtest 'a mount of the host\'s among the certificates is no hindrance' => sub {
+subtest 'a mount of the host\'s among the certificates does no harm' => sub {
     plan skip_all => 'only root mounts' if $> != 0;
     my $b = broker(ca => $pem);
     my $over = dir() . '/over';
