@@ -29,6 +29,9 @@ PROGRAMS_TEST="chromium:chromium node:nodejs npm:npm javac:default-jdk-headless"
 # make one
 PACKAGES_VM="systemd dbus dbus-user-session"
 
+# make lint
+PACKAGES_LINT="clang-tidy cppcheck"
+
 # make nightly
 PACKAGES_NIGHTLY="clang"
 
