@@ -17,6 +17,7 @@
 
 use v5.36;
 
+use File::Basename qw(dirname);
 use Test::More;
 
 open my $f, '<', 't/CASES' or die "t/CASES: $!";
@@ -85,11 +86,20 @@ print STDERR scalar(@later), " of $lines cases are still to come: @later\n"
 done_testing;
 
 
-# the file without its comments
+# the file, and the modules beside it that it uses, without comments
 sub source ($file) {
     return $source{$file} //= do {
-        local (@ARGV, $/) = $file;
-        $file =~ /\.c$/ ? <> =~ s{/\*.*?\*/}{}gsr =~ s/"\s*"//gr : <> =~ s/^\s*#.*//gmr;
+        my $text = do { local (@ARGV, $/) = $file; <> };
+        if ($file =~ /\.c$/) {
+            $text =~ s{/\*.*?\*/}{}gs;
+            $text =~ s/"\s*"//g;
+        } else {
+            my @modules = grep { -f } map { dirname($file) . "/$_.pm" }
+                          $text =~ /^use (\w+)\b/mg;
+            $text = join "\n", $text =~ s/^\s*#.*//gmr,
+                               map { source($_) } @modules;
+        }
+        $text;
     };
 }
 
