@@ -66,7 +66,8 @@ while (my $line = <$f>) {
     }
 }
 
-is(join("\n", @wrong), '', 'each line of t/CASES has a case, a fault and a test');
+is(join("\n", @wrong), '',
+   'each line of t/CASES has a case, a fault and a test');
 {
 local $TODO = 'ids are being put into the names';
 is(join("\n", @unnamed), '', 'the tests that t/CASES names exist');

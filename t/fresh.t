@@ -86,7 +86,7 @@ for my $script (sort keys %WANTED) {
     {
         my $run = bare($script, user => $user);
         is($run->{status}, 1, 'it ends before it builds');
-        ok(!-e "$t->{tree}/objs", 'and leaves nothing');
+        ok(!-e "$t->{tree}/objs", 'nothing is built');
         my @lines = $run->{err} =~ /^ +sudo apt-get install (.*)$/mg;
         is(scalar @lines, 1, 'one command installs everything')
             or diag($run->{err});

@@ -26,33 +26,35 @@ sub curl (@args) {
                     $t->ca->{cert}, @args]);
 }
 
-is($up->connections, 0, 'nothing has been dialled yet');
+is($up->connections, 0, 'the upstream counts no connection at first');
 
 curl('-d', 'a body', '-H', 'X-Two: 1', '-H', 'X-Two: 2',
      "https://localhost:$up->{port}/x?y=1");
 my ($r) = $up->requests;
 is($r->{sni}, 'localhost', 'the upstream notes the name it was asked for');
 like($r->{head}, qr{^POST /x\?y=1 HTTP/1.1\r\n.*\r\n\r\n\z}s,
-     'the request as it was sent');
-is_deeply($r->{headers}{'x-two'}, [1, 2], 'every header');
-is($r->{body}, 'a body', 'and the body');
-is($up->connections, 1, 'and each connection');
+     'the upstream notes the request as it was sent');
+is_deeply($r->{headers}{'x-two'}, [1, 2],
+          'the upstream notes every header');
+is($r->{body}, 'a body', 'the upstream notes the body');
+is($up->connections, 1, 'the upstream counts each connection');
 
 my $run = curl('--connect-to', "other.test::localhost:$up->{port}",
                'https://other.test/');
-is($run->{status}, 0, 'it chooses the certificate by name');
+is($run->{status}, 0, 'the upstream chooses its certificate by name');
 
 $run = $t->run(['curl', '-s', "https://localhost:$up->{port}/"]);
-is($run->{status}, 60, 'a client that does not trust it refuses it');
+is($run->{status}, 60, 'a client that does not trust the upstream refuses it');
 my @failed = grep { !$_->{ok} } $up->events('handshake');
-is(scalar @failed, 1, 'and the failed handshake is noted');
+is(scalar @failed, 1, 'the upstream notes the failed handshake');
 
 is(curl("https://localhost:$up->{port}/status/418", '-o', '/dev/null', '-w',
-        '%{http_code}')->{out}, 418, 'it answers with any status');
+        '%{http_code}')->{out}, 418,
+   'the upstream answers with any status');
 is(length curl("https://localhost:$up->{port}/big?n=300000")->{out}, 300000,
-   'with any number of bytes');
+   'the upstream answers with any number of bytes');
 is(curl("https://localhost:$up->{port}/short?n=50")->{status}, 18,
-   'and with fewer than it said');
+   'the upstream answers with fewer bytes than it said');
 
 
 # The DNS server
@@ -85,16 +87,21 @@ sub ask ($name, $proto = 'udp') {
     return [$flags & 15, $flags & 0x200 ? 1 : 0, @addresses];
 }
 
-is_deeply(ask('api.internal'), [0, 0, '127.0.0.1'], 'a name has its address');
-is_deeply(ask('API.internal'), [0, 0, '127.0.0.1'], 'in any case');
-is_deeply(ask('nobody.test'), [3, 0], 'a name that is not there is NXDOMAIN');
+is_deeply(ask('api.internal'), [0, 0, '127.0.0.1'],
+          'the name server answers with an address');
+is_deeply(ask('API.internal'), [0, 0, '127.0.0.1'],
+          'the name server takes a name in any case');
+is_deeply(ask('nobody.test'), [3, 0], 'an unknown name is NXDOMAIN');
 is_deeply([map { ask('turn.test')->[2] } 1 .. 3],
           ['192.0.2.1', '192.0.2.2', '192.0.2.1'], 'a name may alternate');
 is_deeply(ask('big.test'), [0, 1], 'a long answer is cut over UDP');
-is(scalar ask('big.test', 'tcp')->@*, 62, 'and whole over TCP');
+is(scalar ask('big.test', 'tcp')->@*, 62,
+   'a long answer is whole over TCP');
 $dns->set({ 'nobody.test' => { A => ['192.0.2.9'] } });
-is_deeply(ask('nobody.test'), [0, 0, '192.0.2.9'], 'its file may change');
-is(scalar $dns->questions('turn.test'), 3, 'it writes down what it was asked');
+is_deeply(ask('nobody.test'), [0, 0, '192.0.2.9'],
+          'the name server reads its file anew');
+is(scalar $dns->questions('turn.test'), 3,
+   'the name server notes what it was asked');
 
 
 # nginx, as root with workers of another user, and as an ordinary user
@@ -112,19 +119,22 @@ for my $user (AgentTest::is_root() ? (undef, $t->user) : undef) {
     my @workers = $broker->workers;
 
     is(scalar @workers, 2, "nginx runs $as");
-    is($get->(), 'one', 'and serves');
-    ok($broker->reload(http => $server->('two')), 'it reloads');
-    is($get->(), 'two', 'and serves the new configuration then');
+    is($get->(), 'one', "nginx serves $as");
+    ok($broker->reload(http => $server->('two')), "nginx reloads $as");
+    is($get->(), 'two',
+       "nginx serves the new configuration after the reload $as");
     ok(!$broker->reload(http => 'no_such_directive;'),
-       'a refused configuration is reported');
-    is($get->(), 'two', 'and the old one goes on');
+       "a refused configuration is reported $as");
+    is($get->(), 'two',
+       "the old configuration goes on after a refused one $as");
     $broker->quit;
-    ok(!(grep { kill 0, $_ } @workers), 'it ends with all its workers');
+    ok(!(grep { kill 0, $_ } @workers), "nginx ends with all its workers $as");
 }
 
 my ($ok, $said) = $t->nginx_t(module => '', http => 'no_such_directive;');
 ok(!$ok, 'nginx -t refuses what nginx refuses');
-like($said, qr/unknown directive "no_such_directive"/, 'and says why');
+like($said, qr/unknown directive "no_such_directive"/,
+     'nginx -t prints the reason');
 
 
 # A box made by hand
@@ -138,10 +148,12 @@ ok($l->do(connect => { name => 'a', path => $path })->{ok},
 my $peer = $control->accept;
 $l->do(descriptors => { name => 'a', message => { op => 'serve' },
                         kinds => [{ listen => 8899 }] });
-is(readline $peer, qq({"op": "serve"}\n), 'and sends what it is told to');
+is(readline $peer, qq({"op": "serve"}\n), 
+   'a launcher driven by hand sends the message given');
 ok(!$l->do(open => { id => 1, port => 8899 })->{error},
-   'its box reaches its own door');
+   'the box of that launcher reaches its own door');
 like($l->do(open => { id => 2, port => $up->{port} })->{error},
-     qr/ConnectionRefused/, 'and no port of the host');
+     qr/ConnectionRefused/,
+     'the box of that launcher reaches no port of the host');
 
 done_testing;

@@ -77,7 +77,7 @@ if ($run->{err} =~ /mount: .*overlay/) {
     plan skip_all => 'no overlay mounts here';
 }
 
-is($run->{status}, 0, 'every command of it works')
+is($run->{status}, 0, 'every command of the README works')
     or diag($run->{out}, $run->{err}, $t->read('build.log'));
 
 my %part = map { /\A([^\n]*)\n(.*)\z/s } split /^-- /m, $run->{out};
@@ -85,24 +85,27 @@ my %part = map { /\A([^\n]*)\n(.*)\z/s } split /^-- /m, $run->{out};
 my $result = eval { JSON::PP::decode_json($part{'the task'}) } // {};
 is($result->{reason}, 'ok', 'a task runs under the example policy')
     or diag($part{'the task'});
-is($result->{stdout}, "it works\n", 'and says so');
-is($result->{enforced}{broker}, '1', 'with the broker there');
+is($result->{stdout}, "it works\n", 'the task\'s output is in its result');
+is($result->{enforced}{broker}, '1',
+   'the result says that the broker was there');
 
 my $policy = eval { JSON::PP::decode_json($part{'the policy'}) } // {};
-is($policy->{name}, 'analysis', 'its policy is shown');
+is($policy->{name}, 'analysis', 'jail policy shows the example policy');
 
 like($part{'who holds what'}, qr{/vault 600 root$}m, 'the vault is root\'s');
 like($part{'who holds what'}, qr{/agent-audit.log 640 root$}m,
-     'and so is the audit');
+     'the audit is root\'s, and its group may read it');
 
 my @events = map { JSON::PP::decode_json($_)->{event} }
              split /\n/, $part{'the audit'};
-is((grep { $_ eq 'task_start' } @events), 2, 'the tasks are in it, the README\'s own as well');
-is((grep { $_ eq 'task_end' } @events), 2, 'to their ends');
+is((grep { $_ eq 'task_start' } @events), 2,
+   'the audit has the start of both tasks, the README\'s own as well');
+is((grep { $_ eq 'task_end' } @events), 2,
+   'the audit has the end of both tasks');
 cmp_ok(scalar(grep { $_ eq 'config' } @events), '>=', 2,
-       'and the start and the reload');
+       'the audit has the start and the reload');
 
 ok(!-e '/etc/agent-broker/vault' && !-e '/var/lib/agent-broker/run',
-   'nothing of it stays on this machine');
+   'nothing of the installation stays on this machine');
 
 done_testing;

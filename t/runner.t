@@ -50,8 +50,10 @@ END
                          \ +in:\ the\ inner\ promise\n
                          \ +not\ ok\ 1\ -\ one\ is\ two\n
                          (?:\ +\#.*\n)*?
-                         \ +\#\ +got:\ '1'\n}mx, 'the line has its subtests and what was seen');
-    unlike($run->{err}, qr/holds|its first part/, 'nothing that held is printed');
+                         \ +\#\ +got:\ '1'\n}mx,
+         'the line has its subtests and what was seen');
+    unlike($run->{err}, qr/holds|its first part/,
+           'nothing that held is printed');
     like($run->{err}, qr{^--- t/bad\.t printed on stderr\nfrom somewhere$}m,
          'what it printed on stderr is there');
     like($run->{err}, qr{^--- t/bad\.t skipped 2: there is no moon$}m,
@@ -83,7 +85,8 @@ END
     isnt($run->{status}, 0, 'prove says so');
     like($run->{err}, qr{^--- t/hangs\.t failed\nit was ended after 1 s$}m,
          'the reason is printed');
-    cmp_ok($run->{seconds}, '<', 30, 'a process that it left is not waited for');
+    cmp_ok($run->{seconds}, '<', 30,
+           'a process that it left is not waited for');
     is_deeply($run->{left}, [], 'its temporary directory is gone');
 };
 
@@ -91,10 +94,13 @@ subtest 'a test that dies fails' => sub {
     tests(dies => "ok 1, 'so far';\ndie \"for a reason\\n\";\n");
     my $run = prove('t/dies.t');
     isnt($run->{status}, 0, 'prove says so');
-    like($run->{err}, qr/its status is \d+\n.*\nfor a reason$/m, 'the reason is printed');
+    like($run->{err}, qr/its status is \d+\n.*\nfor a reason$/m,
+         'the reason is printed');
 };
 
-subtest 'the longest run first, a test without company after the others' => sub {
+subtest 'the longest run first, a test without company after the others'
+    => sub
+{
     tests(map({ $_ => "ok 1;\ndone_testing;\n" } qw(long short new)),
           company => "# alone: it counts what there is\nok 1;\ndone_testing;\n",
           end => "# last: it reads the rest\nok 1;\ndone_testing;\n");
@@ -106,7 +112,7 @@ subtest 'the longest run first, a test without company after the others' => sub 
     is($run->{out}, join('', map { "t/$_.t\n" }
                          qw(long new short company end)),
        'by the last run here, then by the table');
-    is($t->read("$dir/objs/rules"), <<'END', 'the rules for prove are the same');
+    is($t->read("$dir/objs/rules"), <<'END', 'the rules have the same order');
 ---
 seq:
   - par:

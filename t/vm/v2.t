@@ -47,7 +47,7 @@ sub machine ($name, @args) {
 
         ok $ended, 'it came to its end' or diag @why ? join "\n", @why
                                                      : "status $status";
-        is $status, 0, 'and says that all was well';
+        is $status, 0, 'its status says that all was well';
     };
 
     return $status;
