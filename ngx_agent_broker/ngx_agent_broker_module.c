@@ -8,18 +8,118 @@
  * the task's policy, recorded, and passed on by nginx's proxy to addresses
  * that were judged, with the credential attached on the way out.
  *
- * Who does what, and when:
+ * This file has the directives' table and the life of master and workers.  The
+ * folders, each of which uses only those after it:
  *
- *   configuration   policies, vault, lease key and audit file are read and
- *                   checked by the process that starts nginx; nginx -t ends
- *                   here
- *   zone set-up     the new policies' text is put into shared memory
- *   init_module     the configuration has started: policies and vault are
- *                   published, for the workers of every generation
- *   worker          undumpable; accepts control connections and doors
- *   exit            the launchers see their connections close, and resume
+ *   conf/      reads the configuration, and checks it when all is read
+ *                ngx_agent_conf.h ngx_agent_conf.c (agent_policy and its
+ *                blocks) ngx_agent_host_block.c (a host with a block and
+ *                without) ngx_agent_main_conf.c (files that http names)
+ *                ngx_agent_check.c ngx_agent_variables.c
  *
- * The files are listed in ngx_agent_broker.h.
+ *   control/   speaks with launchers
+ *                ngx_agent_control.h ngx_agent_listen.c (the socket)
+ *                ngx_agent_control.c (reading and writing a connection)
+ *                ngx_agent_ops.c (what is asked) ngx_agent_open.c (how a task
+ *                begins and is resumed) ngx_agent_launcher.h
+ *                ngx_agent_launcher.c (what all operations share)
+ *                ngx_agent_task_refused.c
+ *
+ *   door/      listens inside the boxes
+ *                ngx_agent_door.h ngx_agent_door.c (a launcher's sockets are
+ *                checked) ngx_agent_accept.c ngx_agent_first_bytes.c (CONNECT,
+ *                TLS or HTTP) ngx_agent_tls.c mint.h mint.c (TLS that ends at
+ *                a door) ngx_agent_tunnel.h ngx_agent_tunnel.c
+ *                ngx_agent_tunnel_flow.c (TLS that is passed through)
+ *                ngx_agent_dns.c (names)
+ *
+ *   request/   judges a request, and passes it on
+ *                ngx_agent_request.h ngx_agent_decide.c (the verdict)
+ *                ngx_agent_resolve.c (addresses) ngx_agent_upstream.c
+ *                (dialling) ngx_agent_keepalive.c ngx_agent_headers.c
+ *                ngx_agent_header_names.c (the header, with the credential)
+ *                ngx_agent_refuse.c ngx_agent_error_page.c
+ *
+ *   audit/     records what was decided, and how it ended
+ *                ngx_agent_audit.h ngx_agent_events.c (a request's and a
+ *                task's lines) ngx_agent_audit_broker.c (the broker's own)
+ *                ngx_agent_audit.c (writing) ngx_agent_audit_file.c (the
+ *                file, and its reopening) ngx_agent_audit_shared.h
+ *                ngx_agent_audit_shared.c (the writers of it)
+ *                ngx_agent_audit_fd.c (its descriptor) audit_line.h
+ *                audit_line.c (text)
+ *
+ *   task/      knows the live tasks, and what they have used
+ *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
+ *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
+ *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_usage.c (shared
+ *                memory) ngx_agent_policies.c (a worker's compiled copy)
+ *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
+ *
+ *   policy/    what a policy says, and the vault; no nginx in it
+ *                policy.h policy.c policy_rule.c policy_check.c
+ *                policy_index.c policy_text.c policy_reader.h policy_reader.c
+ *                policy_load.c policy_words.c policy_internal.h bounds.h
+ *                bounds.c vault.h vault.c vault_lines.c vault_internal.h
+ *
+ *   parse/     reads hostile bytes; no nginx in it
+ *                authority.h authority.c target.h target.c connect.h connect.c
+ *                client_hello.h client_hello.c dns.h dns.c address.h address.c
+ *                address_text.c message.h message.c system_names.h
+ *                system_names.c
+ *
+ *   base/      what needs nothing of all this
+ *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
+ *                ngx_agent_reason.c ngx_agent_paths.c ngx_agent_words.c
+ *                ngx_agent_random.c
+ *
+ * What is shared with the launcher is in jail/shared.
+ *
+ * Processes.  nginx -t, a start and a reload read the configuration: policies,
+ * vault, authority and lease key are in memory, agent_state is locked, the
+ * audit file open, and whatever is unsafe has ended it.  When the zones are
+ * set up, the new policies' text is put into shared memory; init_module, when
+ * nothing can fail any more, makes it the current one, for the workers of
+ * every generation, and the vault's values with it.  The master then only
+ * reopens the audit file.  A worker is undumpable, cannot open any of the
+ * files, and ends with its master.
+ *
+ * Which worker has a task: the one whose control connection the launcher's
+ * lease came in on.  Only it accepts on the box's doors.  Every worker can
+ * judge a request of a connection it has accepted before, by the newest
+ * policies: these, the slots of the tasks and the vault are in shared memory,
+ * and are looked up each time.
+ *
+ * A launcher's connection.  ngx_agent_control_init() asks the kernel who it
+ * is; ngx_agent_control_read() takes lines and descriptors, and
+ * ngx_agent_ops_line() calls the operation: `open` makes a slot, and its line
+ * in the audit; `serve` checks the sockets and makes them doors
+ * (ngx_agent_door_open_all()), and gives the lease; `close` cuts the task's
+ * connections, writes its end, and answers with what was refused.  A
+ * connection that closes before that ends the task, as `close` does.
+ *
+ * A request.  ngx_agent_accept() takes it from a door;
+ * ngx_agent_first_bytes_read() answers CONNECT and tells TLS from HTTP;
+ * ngx_agent_tls_hello() judges the name in the client hello; then core reads
+ * the header.  ngx_agent_decide(), in the preaccess phase, parses the target,
+ * compares it with what door, CONNECT and SNI have named, finds the rule,
+ * counts the request (ngx_agent_usage_admit()), resolves the name
+ * (ngx_agent_resolve()), judges each address (ngx_agent_resolve_guard()), and
+ * waits until its line is in the audit (ngx_agent_audit_await()).  Then core's
+ * proxy asks ngx_agent_upstream_peer_init(), which judges again if the
+ * policies have changed and writes the header anew with the credential
+ * (ngx_agent_headers_rewrite()), and ngx_agent_upstream_peer_get() for the
+ * address, or a kept connection; ngx_agent_upstream_peer_tls() says what the
+ * handshake must prove.  ngx_agent_headers_filter() takes out of the answer
+ * what is not the upstream's to say, and ngx_agent_events_log(), in the log
+ * phase, writes the last line.  A refusal goes from wherever it is found to
+ * ngx_agent_refuse_record(), and core's own errors to ngx_agent_error_page().
+ *
+ * A reload.  Old workers get new policies with the next request that they
+ * judge.  Core tells their launchers' connections to close: each gets a
+ * `drain` event, closes its doors (ngx_agent_launcher_drain()), and the
+ * launcher resumes on a new worker with its lease.  The old one serves the
+ * connections that it has to their end.
  */
 
 
@@ -28,25 +128,14 @@
 #include <sys/prctl.h>
 
 
-static void *ngx_agent_create_main_conf(ngx_conf_t *cf);
-static char *ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf);
-static void *ngx_agent_create_srv_conf(ngx_conf_t *cf);
-static void *ngx_agent_create_loc_conf(ngx_conf_t *cf);
-static ngx_int_t ngx_agent_preconfiguration(ngx_conf_t *cf);
-static ngx_int_t ngx_agent_postconfiguration(ngx_conf_t *cf);
-static void ngx_agent_main_conf_free(void *data);
-static char *ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static char *ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static char *ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static ngx_int_t ngx_agent_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_agent_init_module(ngx_cycle_t *cycle);
-static ngx_int_t ngx_agent_init_process(ngx_cycle_t *cycle);
-static void ngx_agent_exit_process(ngx_cycle_t *cycle);
-static void ngx_agent_exit_master(ngx_cycle_t *cycle);
+static void *ngx_agent_broker_create_srv_conf(ngx_conf_t *cf);
+static void *ngx_agent_broker_create_loc_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_agent_broker_preconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_agent_broker_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_agent_broker_init_module(ngx_cycle_t *cycle);
+static ngx_int_t ngx_agent_broker_init_process(ngx_cycle_t *cycle);
+static void ngx_agent_broker_exit_process(ngx_cycle_t *cycle);
+static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
 
 
 #define NGX_AGENT_LIMIT(name, id)                                             \
@@ -85,18 +174,18 @@ static void ngx_agent_exit_master(ngx_cycle_t *cycle);
 static ngx_command_t  ngx_agent_commands[] = {
 
     NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_vault_directive),
+                        ngx_agent_main_conf_vault),
 
     { ngx_string("agent_audit"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_agent_path_directive,
+      ngx_agent_main_conf_path,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_agent_main_conf_t, audit_file),
       NULL },
 
     { ngx_string("agent_state"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_agent_path_directive,
+      ngx_agent_main_conf_path,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_agent_main_conf_t, state_dir),
       NULL },
@@ -109,7 +198,7 @@ static ngx_command_t  ngx_agent_commands[] = {
       NULL },
 
     NGX_AGENT_DIRECTIVE("agent_ca", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-                        ngx_agent_ca_directive),
+                        ngx_agent_main_conf_ca),
 
     NGX_AGENT_DIRECTIVE("agent_policy",
                         NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
@@ -194,16 +283,16 @@ static ngx_command_t  ngx_agent_commands[] = {
 
 
 static ngx_http_module_t  ngx_agent_module_ctx = {
-    ngx_agent_preconfiguration,            /* preconfiguration */
-    ngx_agent_postconfiguration,           /* postconfiguration */
+    ngx_agent_broker_preconfiguration,     /* preconfiguration */
+    ngx_agent_broker_postconfiguration,    /* postconfiguration */
 
-    ngx_agent_create_main_conf,            /* create main configuration */
-    ngx_agent_init_main_conf,              /* init main configuration */
+    ngx_agent_main_conf_create,            /* create main configuration */
+    ngx_agent_main_conf_init,              /* init main configuration */
 
-    ngx_agent_create_srv_conf,             /* create server configuration */
+    ngx_agent_broker_create_srv_conf,      /* create server configuration */
     NULL,                                  /* merge server configuration */
 
-    ngx_agent_create_loc_conf,             /* create location configuration */
+    ngx_agent_broker_create_loc_conf,      /* create location configuration */
     NULL                                   /* merge location configuration */
 };
 
@@ -214,148 +303,33 @@ ngx_module_t  ngx_agent_broker_module = {
     ngx_agent_commands,                    /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    ngx_agent_init_module,                 /* init module */
-    ngx_agent_init_process,                /* init process */
+    ngx_agent_broker_init_module,          /* init module */
+    ngx_agent_broker_init_process,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_agent_exit_process,                /* exit process */
-    ngx_agent_exit_master,                 /* exit master */
+    ngx_agent_broker_exit_process,         /* exit process */
+    ngx_agent_broker_exit_master,          /* exit master */
     NGX_MODULE_V1_PADDING
 };
 
 
-typedef enum {
-    NGX_AGENT_VAR_TASK = 0,
-    NGX_AGENT_VAR_POLICY,
-    NGX_AGENT_VAR_VERDICT,
-    NGX_AGENT_VAR_REASON,
-    NGX_AGENT_VAR_RULE,
-    NGX_AGENT_VAR_HOST,
-    NGX_AGENT_VAR_REQUEST
-} ngx_agent_variable_e;
-
-
-/* For any log_format, and the host for proxy_ssl_name; none is a secret. */
-
-static ngx_http_variable_t  ngx_agent_variables[] = {
-
-    { ngx_string("agent_task"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_TASK, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_policy"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_POLICY, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_verdict"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_VERDICT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_reason"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_REASON, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_rule"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_RULE, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_host"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_HOST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("agent_request"), NULL, ngx_agent_variable,
-      NGX_AGENT_VAR_REQUEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-      ngx_http_null_variable
-};
-
-
 static ngx_int_t
-ngx_agent_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-    uintptr_t data)
+ngx_agent_broker_preconfiguration(ngx_conf_t *cf)
 {
-    size_t             len;
-    const void        *text;
-    ngx_agent_ctx_t   *ctx;
-    ngx_agent_task_t  *task;
-
-    text = NULL;
-    len = 0;
-
-    ctx = ngx_http_get_module_ctx(r->main, ngx_agent_broker_module);
-    task = ngx_agent_task_of(r->connection);
-
-    switch (data) {
-
-    case NGX_AGENT_VAR_TASK:
-        text = task ? task->id : NULL;
-        len = NGX_AGENT_ID_LEN;
-        break;
-
-    case NGX_AGENT_VAR_POLICY:
-        text = task ? task->policy : NULL;
-        break;
-
-    case NGX_AGENT_VAR_VERDICT:
-        text = ctx == NULL ? NULL
-               : ctx->state == NGX_AGENT_ALLOWED ? "allowed"
-               : ctx->state == NGX_AGENT_REFUSED ? "denied" : NULL;
-        break;
-
-    case NGX_AGENT_VAR_REASON:
-        text = (ctx && ctx->state >= NGX_AGENT_ALLOWED)
-               ? ngx_agent_reason(ctx->reason)->word : NULL;
-        break;
-
-    case NGX_AGENT_VAR_RULE:
-        text = (ctx && ctx->rule) ? ctx->rule->name : NULL;
-        break;
-
-    case NGX_AGENT_VAR_HOST:
-        text = (ctx && ctx->target.authority.host_len)
-               ? ctx->target.authority.host : NULL;
-        break;
-
-    default: /* NGX_AGENT_VAR_REQUEST */
-        text = (ctx && ctx->request[0]) ? ctx->request : NULL;
-        len = sizeof(ctx->request);
-        break;
-    }
-
-    if (text == NULL) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    v->data = (u_char *) text;
-    v->len = len ? len : ngx_strlen(text);
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_agent_preconfiguration(ngx_conf_t *cf)
-{
-    ngx_http_variable_t    *var, *v;
     ngx_agent_main_conf_t  *amcf;
 
-    for (v = ngx_agent_variables; v->name.len; v++) {
-
-        var = ngx_http_add_variable(cf, &v->name, v->flags);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = v->get_handler;
-        var->data = v->data;
-    }
-
     amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
+
+    if (ngx_agent_variables_add(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     return ngx_agent_upstream_add(cf, amcf);
 }
 
 
 static ngx_int_t
-ngx_agent_postconfiguration(ngx_conf_t *cf)
+ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
 {
     ngx_http_handler_pt        *h;
     ngx_agent_main_conf_t      *amcf;
@@ -435,132 +409,8 @@ ngx_agent_postconfiguration(ngx_conf_t *cf)
 }
 
 
-static char *
-ngx_agent_vault_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_agent_main_conf_t *amcf = conf;
-
-    char        err[VAULT_ERROR_MAX];
-    ngx_str_t  *value;
-
-    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (amcf->vault_file.len) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    amcf->vault_file = value[1];
-
-    if (ngx_conf_full_name(cf->cycle, &amcf->vault_file, 1) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    amcf->vault = vault_load((char *) amcf->vault_file.data, geteuid(), err);
-
-    if (amcf->vault == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
-        return NGX_CONF_ERROR;
-    }
-
-    return ngx_agent_paths_check(cf, &cmd->name, &amcf->vault_file) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static char *
-ngx_agent_path_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_str_t  *value, *path;
-
-    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    path = (ngx_str_t *) ((char *) conf + cmd->offset);
-
-    if (path->len) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    *path = value[1];
-
-    /* what nginx's own logs take: here it would be a file of that name */
-
-    if (ngx_strcmp(path->data, "off") == 0
-        || ngx_strcmp(path->data, "stderr") == 0
-        || ngx_strncmp(path->data, "syslog:", 7) == 0
-        || ngx_strncmp(path->data, "memory:", 7) == 0)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" takes a path, and no \"%V\"",
-                           &cmd->name, path);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK
-        || ngx_agent_paths_check(cf, &cmd->name, path) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* agent_ca auto | CERT KEY */
-
-static char *
-ngx_agent_ca_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_agent_main_conf_t *amcf = conf;
-
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    if (amcf->ca_seen) {
-        return "is duplicate";
-    }
-
-    amcf->ca_seen = 1;
-
-    if (cf->args->nelts == 2) {
-
-        if (ngx_strcmp(value[1].data, "auto") == 0) {
-            return NGX_CONF_OK;
-        }
-
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"agent_ca\" directive: "
-                           "it must be \"auto\", or a certificate's file and "
-                           "its key's", &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
-    amcf->ca_file = value[1];
-    amcf->ca_key_file = value[2];
-
-    if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
-        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK
-        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_file) != NGX_OK
-        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_key_file)
-           != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 static ngx_int_t
-ngx_agent_init_module(ngx_cycle_t *cycle)
+ngx_agent_broker_init_module(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
@@ -605,7 +455,7 @@ ngx_agent_init_module(ngx_cycle_t *cycle)
 /* Whether this process is a worker, of a configuration with a broker. */
 
 static ngx_uint_t
-ngx_agent_is_serving(ngx_cycle_t *cycle)
+ngx_agent_broker_is_serving(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
@@ -618,7 +468,7 @@ ngx_agent_is_serving(ngx_cycle_t *cycle)
 
 
 static ngx_int_t
-ngx_agent_init_process(ngx_cycle_t *cycle)
+ngx_agent_broker_init_process(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
@@ -629,7 +479,7 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
         ngx_agent_state_worker(amcf);
     }
 
-    if (!ngx_agent_is_serving(cycle)) {
+    if (!ngx_agent_broker_is_serving(cycle)) {
         return NGX_OK;
     }
 
@@ -668,9 +518,9 @@ ngx_agent_init_process(ngx_cycle_t *cycle)
 
 
 static void
-ngx_agent_exit_process(ngx_cycle_t *cycle)
+ngx_agent_broker_exit_process(ngx_cycle_t *cycle)
 {
-    if (!ngx_agent_is_serving(cycle)) {
+    if (!ngx_agent_broker_is_serving(cycle)) {
         return;
     }
 
@@ -680,7 +530,7 @@ ngx_agent_exit_process(ngx_cycle_t *cycle)
 
 
 static void
-ngx_agent_exit_master(ngx_cycle_t *cycle)
+ngx_agent_broker_exit_master(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
@@ -694,85 +544,7 @@ ngx_agent_exit_master(ngx_cycle_t *cycle)
 
 
 static void *
-ngx_agent_create_main_conf(ngx_conf_t *cf)
-{
-    ngx_pool_cleanup_t     *cln;
-    ngx_agent_main_conf_t  *amcf;
-
-    amcf = ngx_pcalloc(cf->pool, sizeof(ngx_agent_main_conf_t));
-    cln = ngx_pool_cleanup_add(cf->pool, 0);
-
-    if (amcf == NULL || cln == NULL
-        || ngx_array_init(&amcf->credentials, cf->pool, 4,
-                          sizeof(ngx_agent_credential_use_t))
-           != NGX_OK
-        || ngx_array_init(&amcf->places, cf->temp_pool, 16,
-                          sizeof(ngx_agent_place_t))
-           != NGX_OK)
-    {
-        return NULL;
-    }
-
-    cln->handler = ngx_agent_main_conf_free;
-    cln->data = amcf;
-
-    amcf->zone_size = NGX_CONF_UNSET_SIZE;
-    amcf->audit_fd = NGX_INVALID_FILE;
-    amcf->state_fd = NGX_INVALID_FILE;
-    amcf->set = policy_set_new();
-
-    return amcf->set ? amcf : NULL;
-}
-
-
-static void
-ngx_agent_main_conf_free(void *data)
-{
-    ngx_agent_main_conf_t *amcf = data;
-
-    if (!amcf->started && !ngx_test_config && ngx_agent_audit_file_is_open()) {
-        /* a reload that is refused, from wherever it was */
-        ngx_agent_audit_broker_config(NULL, amcf, "refused");
-    }
-
-    vault_free(amcf->vault);
-    policy_set_free(amcf->set);
-    free(amcf->set_text);
-    system_hosts_free(amcf->hosts);
-    free(amcf->policy_pem);
-    X509_free(amcf->ca_cert);
-    EVP_PKEY_free(amcf->ca_key);
-    ngx_explicit_memzero(amcf->lease_key, sizeof(amcf->lease_key));
-}
-
-
-static char *
-ngx_agent_init_main_conf(ngx_conf_t *cf, void *conf)
-{
-    ngx_agent_main_conf_t *amcf = conf;
-
-    static ngx_str_t  state = ngx_string("agent_state");
-
-    ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
-
-    if (amcf->state_dir.len == 0) {
-        ngx_str_set(&amcf->state_dir, "agent-state");
-
-        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK
-            || (amcf->servers
-                && ngx_agent_paths_check(cf, &state, &amcf->state_dir)
-                   != NGX_OK))
-        {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static void *
-ngx_agent_create_srv_conf(ngx_conf_t *cf)
+ngx_agent_broker_create_srv_conf(ngx_conf_t *cf)
 {
     return ngx_pcalloc(cf->pool, sizeof(ngx_agent_srv_conf_t));
 }
@@ -781,7 +553,7 @@ ngx_agent_create_srv_conf(ngx_conf_t *cf)
 /* Called where the block begins: core keeps no place of a location. */
 
 static void *
-ngx_agent_create_loc_conf(ngx_conf_t *cf)
+ngx_agent_broker_create_loc_conf(ngx_conf_t *cf)
 {
     ngx_agent_loc_conf_t  *alcf;
 

@@ -38,6 +38,25 @@ typedef struct {
 } ngx_agent_loc_conf_t;
 
 
+/* ngx_agent_main_conf.c */
+
+/* As nginx creates and initializes a main configuration. */
+void *ngx_agent_main_conf_create(ngx_conf_t *cf);
+char *ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf);
+
+/* agent_vault; agent_audit and agent_state; agent_ca */
+char *ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
+/* ngx_agent_variables.c */
+
+ngx_int_t ngx_agent_variables_add(ngx_conf_t *cf);
+
+
 /* ngx_agent_conf.c */
 
 char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);

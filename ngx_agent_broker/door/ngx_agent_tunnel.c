@@ -5,47 +5,16 @@
  * judged all the more: the host of the CONNECT, the same name in the client
  * hello, the address, and how many bytes go up.
  *
- * Bytes are moved by two buffers, one each way.  A policy that changes is
- * asked again every second: a tunnel that it would refuse is closed.
+ * What is here is up to the connection to the upstream; ngx_agent_tunnel_flow.c
+ * moves the bytes.
  */
 
 
-#include "door/ngx_agent_door.h"
+#include "door/ngx_agent_tunnel.h"
 #include "parse/client_hello.h"
 
 
-#define NGX_AGENT_TUNNEL_BUFFER   16384
-#define NGX_AGENT_TUNNEL_ROUNDS   16        /* buffers, then others' turn */
 #define NGX_AGENT_TUNNEL_CONNECT  10000     /* ms */
-#define NGX_AGENT_TUNNEL_IDLE     600000    /* ms without a byte either way */
-#define NGX_AGENT_TUNNEL_TICK     1000      /* ms between looks at the policy */
-#define NGX_AGENT_TUNNEL_CHARGE   65536     /* bytes counted at once */
-
-
-typedef struct {
-    u_char             *start;
-    u_char             *pos;                /* to be sent */
-    u_char             *last;
-    uint64_t            bytes;              /* in all */
-    uint64_t            uncharged;
-    bound_id_t          bound;
-    unsigned            ended:1;            /* its source sends no more */
-    unsigned            closed:1;           /* and its destination was told */
-} ngx_agent_flow_t;
-
-
-typedef struct {
-    ngx_agent_connection_t  *ac;
-    ngx_agent_ctx_t         *ctx;
-    ngx_connection_t        *down;          /* to the box */
-    ngx_peer_connection_t    peer;          /* to the upstream */
-    ngx_agent_flow_t         up_flow;
-    ngx_agent_flow_t         down_flow;
-    ngx_event_t              tick;
-    ngx_msec_t               active;        /* when a byte was last moved */
-    unsigned                 decided:1;     /* there is an egress line */
-    unsigned                 connected:1;
-} ngx_agent_tunnel_t;
 
 
 static void ngx_agent_tunnel_hello(ngx_event_t *rev);
@@ -56,11 +25,6 @@ static void ngx_agent_tunnel_waiting(ngx_event_t *ev);
 static void ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx);
 static void ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t);
 static void ngx_agent_tunnel_connected(ngx_event_t *ev);
-static void ngx_agent_tunnel_event(ngx_event_t *ev);
-static ngx_int_t ngx_agent_tunnel_move(ngx_agent_tunnel_t *t,
-    ngx_connection_t *from, ngx_connection_t *to, ngx_agent_flow_t *flow);
-static void ngx_agent_tunnel_tick(ngx_event_t *ev);
-static void ngx_agent_tunnel_end(ngx_agent_tunnel_t *t, const char *failure);
 static void ngx_agent_tunnel_cleanup(void *data);
 
 
@@ -243,7 +207,7 @@ ngx_agent_tunnel_waiting(ngx_event_t *ev)
     n = recv(c->fd, &byte, 1, MSG_PEEK|MSG_DONTWAIT);
 
     if (c->close || n == 0 || (n == -1 && ngx_socket_errno != NGX_EAGAIN)) {
-        ngx_agent_tunnel_end(c->data, "aborted");
+        ngx_agent_tunnel_flow_end(c->data, "aborted");
     }
 }
 
@@ -273,23 +237,10 @@ ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
     ctx->state = NGX_AGENT_ALLOWED;
     (void) ngx_agent_usage_recorded(t->ac->task->id, 1, 0, 0);
 
-    t->up_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
-    t->down_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
-
-    if (t->up_flow.start == NULL || t->down_flow.start == NULL) {
-        ngx_agent_tunnel_end(t, "internal");
+    if (ngx_agent_tunnel_flow_init(t) != NGX_OK) {
+        ngx_agent_tunnel_flow_end(t, "internal");
         return;
     }
-
-    t->up_flow.pos = t->up_flow.last = t->up_flow.start;
-    t->down_flow.pos = t->down_flow.last = t->down_flow.start;
-
-    t->tick.handler = ngx_agent_tunnel_tick;
-    t->tick.data = t->down;                 /* nginx logs the fd of it */
-    t->tick.log = t->down->log;
-    ngx_add_timer(&t->tick, NGX_AGENT_TUNNEL_TICK);
-
-    t->active = ngx_current_msec;
 
     ngx_agent_tunnel_dial(t);
 }
@@ -349,7 +300,7 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
         return;
     }
 
-    ngx_agent_tunnel_end(t, "upstream_unreachable");
+    ngx_agent_tunnel_flow_end(t, "upstream_unreachable");
 }
 
 
@@ -365,7 +316,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     t = c->data;
 
     if (c->close) {
-        ngx_agent_tunnel_end(t, "shutdown");
+        ngx_agent_tunnel_flow_end(t, "shutdown");
         return;
     }
 
@@ -388,7 +339,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     /* a handshake's small records must not wait for each other's ACK */
 
     if (ngx_tcp_nodelay(c) != NGX_OK || ngx_tcp_nodelay(t->down) != NGX_OK) {
-        ngx_agent_tunnel_end(t, "internal");
+        ngx_agent_tunnel_flow_end(t, "internal");
         return;
     }
 
@@ -400,213 +351,16 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
 
     c->log->action = "passing a tunnel through";
 
-    c->read->handler = ngx_agent_tunnel_event;
-    c->write->handler = ngx_agent_tunnel_event;
-    t->down->read->handler = ngx_agent_tunnel_event;
-    t->down->write->handler = ngx_agent_tunnel_event;
+    c->read->handler = ngx_agent_tunnel_flow_event;
+    c->write->handler = ngx_agent_tunnel_flow_event;
+    t->down->read->handler = ngx_agent_tunnel_flow_event;
+    t->down->write->handler = ngx_agent_tunnel_flow_event;
 
     /* the hello was only looked at: it is there to be read */
 
     t->down->read->ready = 1;
 
-    ngx_agent_tunnel_event(t->down->read);
-}
-
-
-static void
-ngx_agent_tunnel_event(ngx_event_t *ev)
-{
-    ngx_connection_t    *c, *down, *up;
-    ngx_agent_tunnel_t  *t;
-
-    c = ev->data;
-    t = c->data;
-    down = t->down;
-    up = t->peer.connection;
-
-    if (c->close) {
-        ngx_agent_tunnel_end(t, "shutdown");
-        return;
-    }
-
-    if (ngx_agent_tunnel_move(t, down, up, &t->up_flow) != NGX_OK
-        || ngx_agent_tunnel_move(t, up, down, &t->down_flow) != NGX_OK)
-    {
-        return;                             /* it has ended */
-    }
-
-    if (t->up_flow.closed && t->down_flow.closed) {
-        ngx_agent_tunnel_end(t, NULL);
-        return;
-    }
-
-    if (ngx_handle_read_event(down->read, 0) != NGX_OK
-        || ngx_handle_write_event(down->write, 0) != NGX_OK
-        || ngx_handle_read_event(up->read, 0) != NGX_OK
-        || ngx_handle_write_event(up->write, 0) != NGX_OK)
-    {
-        ngx_agent_tunnel_end(t, "internal");
-    }
-}
-
-
-/*
- * What the sockets give and take, so much at once that others are served in
- * between; NGX_DONE when that ended the tunnel.
- */
-
-static ngx_int_t
-ngx_agent_tunnel_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
-    ngx_connection_t *to, ngx_agent_flow_t *flow)
-{
-    ssize_t     n;
-    ngx_uint_t  i;
-
-    for (i = 0; /* void */ ; i++) {
-
-        while (flow->pos < flow->last) {
-
-            if (!to->write->ready) {
-                return NGX_OK;
-            }
-
-            n = to->send(to, flow->pos, flow->last - flow->pos);
-
-            if (n == NGX_AGAIN) {
-                return NGX_OK;
-            }
-
-            if (n <= 0) {
-                ngx_agent_tunnel_end(t, "reset");
-                return NGX_DONE;
-            }
-
-            flow->pos += n;
-        }
-
-        if (flow->ended) {
-
-            if (!flow->closed) {
-                flow->closed = 1;
-                (void) shutdown(to->fd, SHUT_WR);
-            }
-
-            return NGX_OK;
-        }
-
-        if (!from->read->ready) {
-            return NGX_OK;
-        }
-
-        if (i == NGX_AGENT_TUNNEL_ROUNDS) {
-            ngx_post_event(from->read, &ngx_posted_next_events);
-            return NGX_OK;
-        }
-
-        n = from->recv(from, flow->start, NGX_AGENT_TUNNEL_BUFFER);
-
-        if (n == NGX_AGAIN) {
-            return NGX_OK;
-        }
-
-        if (n <= 0) {
-            flow->ended = 1;
-
-            if (n == NGX_ERROR) {
-                ngx_agent_tunnel_end(t, "reset");
-                return NGX_DONE;
-            }
-
-            continue;
-        }
-
-        flow->pos = flow->start;
-        flow->last = flow->start + n;
-        flow->bytes += n;
-        flow->uncharged += n;
-
-        t->active = ngx_current_msec;
-
-        if (flow->uncharged >= NGX_AGENT_TUNNEL_CHARGE) {
-
-            if (ngx_agent_usage_charge(t->ac->task->id, flow->bound,
-                                       flow->uncharged)
-                != NGX_OK)
-            {
-                flow->uncharged = 0;
-                ngx_agent_tunnel_end(t, bound_table[flow->bound].directive);
-                return NGX_DONE;
-            }
-
-            flow->uncharged = 0;
-        }
-    }
-}
-
-
-static void
-ngx_agent_tunnel_tick(ngx_event_t *ev)
-{
-    ngx_uint_t            i;
-    const char           *why;
-    const policy_t       *policy;
-    ngx_agent_ctx_t      *ctx;
-    ngx_connection_t     *c;
-    const policy_rule_t  *rule;
-    ngx_agent_tunnel_t   *t;
-
-    c = ev->data;
-    t = c->data;
-    ctx = t->ctx;
-
-    if (ngx_current_msec - t->active > NGX_AGENT_TUNNEL_IDLE) {
-        ngx_agent_tunnel_end(t, "timeout");
-        return;
-    }
-
-    if (ctx->set->generation != ngx_agent_zone_generation()) {
-
-        ctx->set = ngx_agent_policies_hold(c->pool, c->log);
-
-        policy = ctx->set ? policy_set_find(ctx->set->policies,
-                                            (char *) t->ac->task->policy)
-                          : NULL;
-
-        if (policy == NULL
-            || policy_find_rule(policy, &ctx->target.authority, &rule)
-               != POLICY_FOUND
-            || !rule->tunnel)
-        {
-            ngx_agent_tunnel_end(t, "policy_changed");
-            return;
-        }
-
-        for (i = 0; i < ctx->addresses_count; i++) {
-
-            if (address_judge(&ctx->addresses[i], rule->ranges,
-                              rule->ranges_count, rule->port != 0, &why)
-                != ADDRESS_ALLOWED)
-            {
-                ngx_agent_tunnel_end(t, "policy_changed");
-                return;
-            }
-        }
-    }
-
-    ngx_add_timer(ev, NGX_AGENT_TUNNEL_TICK);
-}
-
-
-static void
-ngx_agent_tunnel_end(ngx_agent_tunnel_t *t, const char *failure)
-{
-    if (t->ctx->failure == NULL) {
-        t->ctx->failure = failure;
-    }
-
-    /* the rest is the pool's: whoever closes the box's side comes there */
-
-    ngx_http_close_connection(t->down);
+    ngx_agent_tunnel_flow_event(t->down->read);
 }
 
 

@@ -110,6 +110,20 @@ void ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
     ngx_ssl_session_t *session);
 
 
+/* ngx_agent_header_names.c */
+
+void ngx_agent_header_names_init(void);
+
+/* Of a request: is it one that the box cannot send on? */
+ngx_uint_t ngx_agent_header_names_is_stripped(u_char *name, size_t len);
+
+/* Of a request: does the proxy make it for this hop? */
+ngx_uint_t ngx_agent_header_names_is_framing(u_char *name, size_t len);
+
+/* Of an answer: is it one that the upstream cannot tell? */
+ngx_uint_t ngx_agent_header_names_is_dropped(u_char *name, size_t len);
+
+
 /* ngx_agent_headers.c */
 
 ngx_int_t ngx_agent_headers_rewrite(ngx_http_request_t *r,

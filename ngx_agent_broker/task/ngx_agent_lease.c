@@ -16,7 +16,6 @@
 
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 
 
 #define NGX_AGENT_INSTANCE_LEN  16          /* hex digits */

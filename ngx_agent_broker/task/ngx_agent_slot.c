@@ -1,6 +1,6 @@
 /*
  * The slots of live tasks in shared memory: owner, lease, and what
- * ngx_agent_tally.c counts.  A slot is looked up by its task's id each time
+ * ngx_agent_usage.c counts.  A slot is looked up by its task's id each time
  * and never pointed at from outside, so a worker that is killed leaves
  * nothing behind.
  */

@@ -1,5 +1,5 @@
 /*
- * The zone as ngx_agent_zone.c, ngx_agent_slot.c and ngx_agent_tally.c share
+ * The zone as ngx_agent_zone.c, ngx_agent_slot.c and ngx_agent_usage.c share
  * it.
  */
 

@@ -1,0 +1,212 @@
+/*
+ * The configuration as a whole: how it begins and ends, and the directives of
+ * http that name a file of the broker's.
+ */
+
+
+#include "conf/ngx_agent_conf.h"
+
+
+static void ngx_agent_main_conf_free(void *data);
+
+
+void *
+ngx_agent_main_conf_create(ngx_conf_t *cf)
+{
+    ngx_pool_cleanup_t     *cln;
+    ngx_agent_main_conf_t  *amcf;
+
+    amcf = ngx_pcalloc(cf->pool, sizeof(ngx_agent_main_conf_t));
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+
+    if (amcf == NULL || cln == NULL
+        || ngx_array_init(&amcf->credentials, cf->pool, 4,
+                          sizeof(ngx_agent_credential_use_t))
+           != NGX_OK
+        || ngx_array_init(&amcf->places, cf->temp_pool, 16,
+                          sizeof(ngx_agent_place_t))
+           != NGX_OK)
+    {
+        return NULL;
+    }
+
+    cln->handler = ngx_agent_main_conf_free;
+    cln->data = amcf;
+
+    amcf->zone_size = NGX_CONF_UNSET_SIZE;
+    amcf->audit_fd = NGX_INVALID_FILE;
+    amcf->state_fd = NGX_INVALID_FILE;
+    amcf->set = policy_set_new();
+
+    return amcf->set ? amcf : NULL;
+}
+
+
+char *
+ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    static ngx_str_t  state = ngx_string("agent_state");
+
+    ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
+
+    if (amcf->state_dir.len == 0) {
+        ngx_str_set(&amcf->state_dir, "agent-state");
+
+        if (ngx_conf_full_name(cf->cycle, &amcf->state_dir, 0) != NGX_OK
+            || (amcf->servers
+                && ngx_agent_paths_check(cf, &state, &amcf->state_dir)
+                   != NGX_OK))
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    char        err[VAULT_ERROR_MAX];
+    ngx_str_t  *value;
+
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (amcf->vault_file.len) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    amcf->vault_file = value[1];
+
+    if (ngx_conf_full_name(cf->cycle, &amcf->vault_file, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->vault = vault_load((char *) amcf->vault_file.data, geteuid(), err);
+
+    if (amcf->vault == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_agent_paths_check(cf, &cmd->name, &amcf->vault_file) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t  *value, *path;
+
+    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    path = (ngx_str_t *) ((char *) conf + cmd->offset);
+
+    if (path->len) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    *path = value[1];
+
+    /* what nginx's own logs take: here it would be a file of that name */
+
+    if (ngx_strcmp(path->data, "off") == 0
+        || ngx_strcmp(path->data, "stderr") == 0
+        || ngx_strncmp(path->data, "syslog:", 7) == 0
+        || ngx_strncmp(path->data, "memory:", 7) == 0)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" takes a path, and no \"%V\"",
+                           &cmd->name, path);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_conf_full_name(cf->cycle, path, 0) != NGX_OK
+        || ngx_agent_paths_check(cf, &cmd->name, path) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* agent_ca auto | CERT KEY */
+
+char *
+ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_agent_main_conf_t *amcf = conf;
+
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    if (amcf->ca_seen) {
+        return "is duplicate";
+    }
+
+    amcf->ca_seen = 1;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "auto") == 0) {
+            return NGX_CONF_OK;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"agent_ca\" directive: "
+                           "it must be \"auto\", or a certificate's file and "
+                           "its key's", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->ca_file = value[1];
+    amcf->ca_key_file = value[2];
+
+    if (ngx_conf_full_name(cf->cycle, &amcf->ca_file, 1) != NGX_OK
+        || ngx_conf_full_name(cf->cycle, &amcf->ca_key_file, 1) != NGX_OK
+        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_file) != NGX_OK
+        || ngx_agent_paths_check(cf, &cmd->name, &amcf->ca_key_file)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static void
+ngx_agent_main_conf_free(void *data)
+{
+    ngx_agent_main_conf_t *amcf = data;
+
+    if (!amcf->started && !ngx_test_config && ngx_agent_audit_file_is_open()) {
+        /* a reload that is refused, from wherever it was */
+        ngx_agent_audit_broker_config(NULL, amcf, "refused");
+    }
+
+    vault_free(amcf->vault);
+    policy_set_free(amcf->set);
+    free(amcf->set_text);
+    system_hosts_free(amcf->hosts);
+    free(amcf->policy_pem);
+    X509_free(amcf->ca_cert);
+    EVP_PKEY_free(amcf->ca_key);
+    ngx_explicit_memzero(amcf->lease_key, sizeof(amcf->lease_key));
+}

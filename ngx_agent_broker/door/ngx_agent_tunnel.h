@@ -1,0 +1,48 @@
+/*
+ * A tunnel, as its two files share it.
+ */
+
+#ifndef NGX_AGENT_TUNNEL_H
+#define NGX_AGENT_TUNNEL_H
+
+
+#include "door/ngx_agent_door.h"
+
+
+typedef struct {
+    u_char             *start;
+    u_char             *pos;                /* to be sent */
+    u_char             *last;
+    uint64_t            bytes;              /* in all */
+    uint64_t            uncharged;
+    bound_id_t          bound;
+    unsigned            ended:1;            /* its source sends no more */
+    unsigned            closed:1;           /* and its destination was told */
+} ngx_agent_flow_t;
+
+
+typedef struct {
+    ngx_agent_connection_t  *ac;
+    ngx_agent_ctx_t         *ctx;
+    ngx_connection_t        *down;          /* to the box */
+    ngx_peer_connection_t    peer;          /* to the upstream */
+    ngx_agent_flow_t         up_flow;
+    ngx_agent_flow_t         down_flow;
+    ngx_event_t              tick;
+    ngx_msec_t               active;        /* when a byte was last moved */
+    unsigned                 decided:1;     /* there is an egress line */
+    unsigned                 connected:1;
+} ngx_agent_tunnel_t;
+
+
+/* The buffers of both ways, and the timer that looks at the policy. */
+ngx_int_t ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t);
+
+/* The handler of both sides' events, once the upstream is connected. */
+void ngx_agent_tunnel_flow_event(ngx_event_t *ev);
+
+/* Ends the tunnel; t is gone with it.  failure: a constant, or NULL. */
+void ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure);
+
+
+#endif /* NGX_AGENT_TUNNEL_H */
