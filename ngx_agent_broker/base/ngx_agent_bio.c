@@ -11,7 +11,7 @@
  *
  * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  How
  * many there can be is bounded: of boxes by `connections`, of upstreams by
- * what ngx_agent_reuse.c keeps.
+ * what ngx_agent_keepalive.c keeps.
  */
 
 
