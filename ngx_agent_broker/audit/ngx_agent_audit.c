@@ -262,6 +262,11 @@ ngx_agent_audit_flush(void)
     n = ngx_agent_audit_shared_append(&ngx_agent_audit_batch, &err);
     lost = ngx_agent_audit_batch.count - n;
 
+    if (n) {
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                       "agent: %ui audit lines written, %ui lost", n, lost);
+    }
+
     ngx_agent_audit_batch.sequence += n;
     ngx_agent_audit_batch.count = 0;
     ngx_agent_audit_len = 0;

@@ -127,6 +127,11 @@ ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
                       (int64_t) (ngx_current_msec - ctx->started));
     audit_line_number(&line, "vault", 0);
 
+    ngx_log_debug5(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: tunnel %*s ends, %uL bytes up, %uL down, \"%s\"",
+                   sizeof(ctx->request), ctx->request, up, down,
+                   ctx->failure ? ctx->failure : "done");
+
     ngx_agent_audit_gather(&line, ctx->task->id);
 }
 
@@ -203,6 +208,13 @@ ngx_agent_events_log(ngx_http_request_t *r)
         audit_line_number(&line, "duration_ms",
                           (int64_t) (ngx_current_msec - ctx->started));
         audit_line_number(&line, "vault", (int64_t) ctx->vault);
+
+        ngx_log_debug5(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "agent: request %*s ends, %O bytes up, %O down, \"%s\"",
+                       sizeof(ctx->request), ctx->request,
+                       state ? state->bytes_sent : 0,
+                       state ? state->bytes_received : 0,
+                       ctx->failure ? ctx->failure : "done");
 
         ngx_agent_audit_gather(&line, task->id);
 
@@ -448,6 +460,10 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
 
     static const char  *keys[] = { "wall_ms", "cpu_ms", "memory_peak",
                                    "pids_peak", "disk_bytes", NULL };
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: task %*s ended: %s", (size_t) NGX_AGENT_ID_LEN, id,
+                   reason ? reason : "-");
 
     ngx_agent_audit_begin(&line, "task_end", id, view->policy,
                           view->policy_hash, view->uid);

@@ -162,6 +162,10 @@ ngx_agent_control_init(ngx_connection_t *c)
         n += (other->peer.uid == l->peer.uid);
     }
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "agent: launcher connected, uid %uD pid %P", l->peer.uid,
+                   l->peer.pid);
+
     ngx_add_timer(c->read, NGX_AGENT_OPEN_TIMEOUT);
 
     if (n > NGX_AGENT_PER_UID) {

@@ -139,6 +139,9 @@ ngx_agent_launcher_refuse(ngx_agent_launcher_t *l, const char *error,
 
     ngx_agent_task_refused(l, error, message);
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: launcher refused: %s, %s", error, message);
+
     if (l->task) {
         ngx_agent_task_close_doors(l->task);
         ngx_agent_task_cut(l->task);
@@ -170,6 +173,11 @@ ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
     case NGX_AGENT_SERVING:
         ngx_agent_task_close_doors(l->task);
         l->phase = NGX_AGENT_DRAINED;
+
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                       "agent: task %*s drained", (size_t) NGX_AGENT_ID_LEN,
+                       l->task->id);
+
         ngx_agent_launcher_send(l, json_pack("{s:s}", "event", "drain"));
 
         /* the worker stays until the event is sent and what crosses it heard */
@@ -194,6 +202,11 @@ void
 ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
 {
     l->phase = NGX_AGENT_CLOSING;
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: task %*s closing, %ui connections are cut",
+                   (size_t) NGX_AGENT_ID_LEN, l->task->id,
+                   l->task->connections_count);
 
     ngx_agent_task_close_doors(l->task);
     ngx_agent_task_cut(l->task);

@@ -108,6 +108,11 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
         goto done;
     }
 
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: task %*s opened, policy \"%s\", uid %uD",
+                   (size_t) NGX_AGENT_ID_LEN, l->task->id, policy->name,
+                   l->peer.uid);
+
     ngx_agent_open_doors_of_policy(l, policy);
 
     ngx_add_timer(l->connection->read, NGX_AGENT_SERVE_TIMEOUT);
@@ -402,6 +407,11 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     l->phase = NGX_AGENT_SERVING;
 
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: task %*s served, %ui doors, lease %ui",
+                   (size_t) NGX_AGENT_ID_LEN, task->id, task->doors_count,
+                   task->sequence);
+
     ngx_agent_launcher_send(l, json_pack("{s:b, s:s}", "ok", 1,
                                         "lease", lease));
 
@@ -522,6 +532,10 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
         l->task = NULL;
         goto done;
     }
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: task %*s resumed, policy \"%s\"",
+                   (size_t) NGX_AGENT_ID_LEN, l->task->id, policy->name);
 
     ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
                           (u_char *) policy->hash, l->peer.uid);

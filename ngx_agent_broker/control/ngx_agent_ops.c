@@ -68,6 +68,9 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
         return;
     }
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: launcher asks \"%s\"", message_op_name(op));
+
     if (!(ngx_agent_ops[op].phases & (1 << l->phase))) {
         ngx_agent_launcher_refuse(l, "bad_request",
                                  "\"%s\" is not awaited here",

@@ -167,6 +167,11 @@ ngx_agent_accept_pause(ngx_agent_task_t *task)
 
     task->paused = 1;
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: doors paused, task %*s has %ui connections",
+                   (size_t) NGX_AGENT_ID_LEN, task->id,
+                   task->connections_count);
+
     for (i = 0; i < task->doors_count; i++) {
 
         c = task->doors[i].connection;
@@ -187,6 +192,10 @@ ngx_agent_accept_resume(ngx_agent_task_t *task)
     ngx_connection_t  *c;
 
     task->paused = 0;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: doors resumed, task %*s", (size_t) NGX_AGENT_ID_LEN,
+                   task->id);
 
     for (i = 0; i < task->doors_count; i++) {
 
@@ -305,6 +314,12 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
 #if (NGX_STAT_STUB)
     (void) ngx_atomic_fetch_add(ngx_stat_handled, 1);
 #endif
+
+    ngx_log_debug6(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "agent: *%uA accepted at %s door port %ui, task %*s, %V",
+                   c->number, ngx_agent_task_door_name(door->kind),
+                   (ngx_uint_t) door->port, (size_t) NGX_AGENT_ID_LEN,
+                   door->task->id, &c->addr_text);
 
     ls->handler(c);
 

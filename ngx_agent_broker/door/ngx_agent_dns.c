@@ -238,6 +238,10 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 
     kind = dns_parse(p, n, &query);
 
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: %s query for \"%s\", task %*s", door, query.text,
+                   (size_t) NGX_AGENT_ID_LEN, task->id);
+
     /* past the bound a name is not looked at, and answered REFUSED */
 
     rc = ngx_agent_usage_spend(task->id, BOUND_NAMES);

@@ -187,6 +187,9 @@ ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac)
         return;
     }
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ac->connection->log, 0,
+                   "agent: handshake waits %M ms", wait);
+
     rev = ac->connection->read;
 
     ngx_reusable_connection(ac->connection, 0);
@@ -219,6 +222,9 @@ ngx_agent_first_bytes_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
 
     c = ac->connection;
     rev = c->read;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "agent: first bytes are %s", tls ? "TLS" : "HTTP");
 
     ngx_reusable_connection(c, 0);
 
@@ -266,6 +272,12 @@ ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
     {
         reason = NGX_AGENT_REASON_AUDIT;
     }
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "agent: CONNECT \"%s\" port %ui: %s",
+                   ctx->target.authority.host,
+                   (ngx_uint_t) ctx->target.authority.port,
+                   ngx_agent_reason(reason)->word);
 
     if (reason != NGX_AGENT_REASON_RULE) {
 

@@ -370,6 +370,10 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 
     reason = ngx_agent_decide_name(ac, &name);
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "agent: TLS name \"%s\" port %ui: %s", name.host,
+                   (ngx_uint_t) name.port, ngx_agent_reason(reason)->word);
+
     if (reason != NGX_AGENT_REASON_RULE) {
         ngx_agent_tls_refuse(ac, reason, NULL, &name);
         return SSL_CLIENT_HELLO_ERROR;

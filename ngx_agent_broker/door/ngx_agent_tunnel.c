@@ -178,6 +178,11 @@ ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t)
     t->down->log->action = "connecting a tunnel";
     t->down->read->handler = ngx_agent_tunnel_waiting;
 
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, t->down->log, 0,
+                   "agent: tunnel %*s begins, \"%s\" port %ui",
+                   sizeof(t->ctx->request), t->ctx->request,
+                   t->ctx->target.authority.host, (ngx_uint_t) t->ctx->port);
+
     rc = ngx_agent_resolve(t->ctx, t->ac->door->core);
 
     if (rc == NGX_AGAIN) {
@@ -348,6 +353,9 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     }
 
     t->connected = 1;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "agent: tunnel connected to %V", &t->ctx->peer);
 
     c->log->action = "passing a tunnel through";
 

@@ -252,6 +252,13 @@ ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
 
+    ngx_log_debug6(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: request %*s begins, task %*s, \"%s\" port %ui",
+                   sizeof(ctx->request), ctx->request,
+                   (size_t) NGX_AGENT_ID_LEN, ctx->task->id,
+                   ctx->target.authority.host,
+                   (ngx_uint_t) ctx->target.authority.port);
+
     if (err != TARGET_OK) {
         return ngx_agent_refuse(r, ctx, err == TARGET_MISMATCH
                                         ? NGX_AGENT_REASON_MISMATCH
@@ -370,6 +377,10 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         break;
     }
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: policy \"%s\" rule \"%s\" found", ctx->policy->name,
+                   ctx->rule->name);
+
     if (!policy_rule_allows_method(ctx->rule, (char *) ctx->target.method,
                                    ctx->target.method_len))
     {
@@ -465,6 +476,10 @@ ngx_agent_decide_record(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     (void) ngx_agent_events_decision(ctx, "allowed");
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: request %*s waits for audit line %uL",
+                   sizeof(ctx->request), ctx->request, ctx->record.sequence);
+
     return NGX_DONE;
 }
 
@@ -487,6 +502,10 @@ ngx_agent_decide_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     ctx->state = NGX_AGENT_ALLOWED;
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: request %*s allowed, audit line %uL written",
+                   sizeof(ctx->request), ctx->request, ctx->record.sequence);
 
     /*
      * Core would switch protocols when the client asked for it and the

@@ -76,6 +76,10 @@ ngx_agent_error_page(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: error page, status %ui: %s", status,
+                   ngx_agent_reason(reason)->word);
+
     ngx_http_clean_header(r);
 
     header = ngx_list_push(&r->headers_out.headers);

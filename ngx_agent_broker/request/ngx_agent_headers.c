@@ -165,6 +165,11 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     r->upstream->request_bufs->buf = to;
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: header of %uz bytes built, credential \"%s\"",
+                   (size_t) (to->last - to->pos),
+                   ctx->rule->credential ? ctx->rule->credential : "none");
+
     return NGX_OK;
 }
 
@@ -339,6 +344,10 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
     if (ctx == NULL || ctx->state != NGX_AGENT_ALLOWED) {
         return ngx_http_next_header_filter(r);
     }
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: answer %ui for request %*s", r->headers_out.status,
+                   sizeof(ctx->request), ctx->request);
 
     if (r->upstream && ngx_agent_headers_is_no_answer(r, r->upstream)) {
         /*

@@ -182,6 +182,9 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_queue_insert_head(&ngx_agent_connections, &item->queue);
     ngx_agent_connections_count++;
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "agent: connection to %V kept, fd %d", &ctx->peer, c->fd);
+
     pc->connection = NULL;
 
     c->read->delayed = 0;

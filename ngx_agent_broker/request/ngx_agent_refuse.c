@@ -61,6 +61,11 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
         }
     }
 
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, pool->log, 0,
+                   "agent: request %*s refused: %s, %s", sizeof(ctx->request),
+                   ctx->request, ngx_agent_reason(ctx->reason)->word,
+                   ctx->why ? ctx->why : "-");
+
     hint = ngx_agent_refuse_hint(ctx, text);
 
     /*

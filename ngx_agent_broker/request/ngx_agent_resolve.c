@@ -144,6 +144,10 @@ ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 
     ctx->why = rctx->state ? ngx_resolver_strerror(rctx->state) : NULL;
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, rctx->resolver->log, 0,
+                   "agent: \"%V\" has %ui addresses, state %i", &rctx->name, n,
+                   rctx->state);
+
     at_once = !rctx->async;
 
     ngx_resolve_name_done(rctx);
@@ -209,6 +213,11 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
     if (ngx_agent_resolve_name(ctx, &addresses[0]) != NGX_OK) {
         return NGX_AGENT_REASON_INTERNAL;
     }
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ctx->pool->log, 0,
+                   "agent: guard lets %ui of %ui addresses, first is %V, %s",
+                   good, ctx->addresses_count, &ctx->peer,
+                   first ? first : "none refused");
 
     ctx->addresses_count = good;
     ctx->why = good ? NULL : first;

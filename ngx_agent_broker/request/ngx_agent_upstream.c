@@ -249,6 +249,9 @@ ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         }
     }
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "agent: judged again by generation %uL", set->generation);
+
     ctx->set = set;
     ctx->policy = policy;
     ctx->rule = rule;
@@ -275,6 +278,10 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
         a = ngx_agent_keepalive_get(pc, ctx);
 
         if (a) {
+            ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                           "agent: kept connection used, fd %d",
+                           pc->connection->fd);
+
             return ngx_agent_upstream_peer_address(pc, ctx, a) == NGX_OK
                    ? NGX_DONE : NGX_ERROR;
         }
@@ -286,6 +293,10 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 
     pc->cached = 0;
     pc->connection = NULL;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "agent: dials address %ui of %ui", ctx->next + 1,
+                   ctx->addresses_count);
 
     return ngx_agent_upstream_peer_address(pc, ctx,
                                            &ctx->addresses[ctx->next++]);
@@ -365,6 +376,10 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
         }
     }
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "agent: upstream %V left, state %ui, failure \"%s\"",
+                   &ctx->peer, state, ctx->failure ? ctx->failure : "none");
+
     ngx_agent_keepalive_put(pc, ctx, state);
 
     if (pc->tries) {
@@ -439,6 +454,10 @@ ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc, void *data)
 
     session = ngx_agent_keepalive_session_get(ctx);
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "agent: handshake must prove \"%s\", %s", a->host,
+                   session ? "resumed" : "full");
+
     if (session && ngx_ssl_set_session(pc->connection, session) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -464,6 +483,10 @@ ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data)
     {
         return;
     }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "agent: upstream verified as \"%s\"",
+                   ctx->target.authority.host);
 
     session = ngx_ssl_get_session(pc->connection);
 

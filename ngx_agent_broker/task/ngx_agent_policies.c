@@ -66,6 +66,9 @@ ngx_agent_policies_get(ngx_log_t *log)
 
     ngx_agent_set = set;
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, log, 0,
+                   "agent: policies loaded, generation %uL", generation);
+
     return set;
 }
 
