@@ -57,10 +57,13 @@
  *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
  *
  *   policy/    what a policy says, and the vault; no nginx in it
- *                policy.h policy.c policy_rule.c policy_check.c
- *                policy_index.c policy_text.c policy_reader.h policy_reader.c
- *                policy_load.c policy_words.c policy_internal.h bounds.h
- *                bounds.c vault.h vault.c vault_lines.c vault_internal.h
+ *                policy.h policy.c policy_set.c policy_rule.c policy_host.c
+ *                policy_check.c policy_index.h policy_index.c policy_words.h
+ *                policy_words.c (the model) policy_text.c policy_fields.h
+ *                policy_fields.c policy_values.h policy_values.c
+ *                policy_coder.h policy_coder.c policy_pem.h policy_pem.c (its
+ *                text) policy_base.h policy_base.c bounds.h bounds.c vault.h
+ *                vault.c vault_lines.c vault_internal.h
  *
  *   parse/     reads hostile bytes; no nginx in it
  *                authority.h authority.c target.h target.c connect.h connect.c
@@ -380,7 +383,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
     }
 
     if (ngx_agent_zone_add(cf, amcf) != NGX_OK
-        || ngx_agent_audit_shared_add(cf) != NGX_OK
+        || ngx_agent_audit_shared_add(cf, amcf) != NGX_OK
         || ngx_agent_audit_file_open(cf, amcf) != NGX_OK
         || ngx_agent_lease_key(cf, amcf) != NGX_OK
         || (amcf->ca_file.len ? ngx_agent_tls_ca_files(cf, amcf)
@@ -452,18 +455,17 @@ ngx_agent_broker_init_module(ngx_cycle_t *cycle)
 }
 
 
-/* Whether this process is a worker, of a configuration with a broker. */
+/* NULL, where this configuration has no broker. */
 
-static ngx_uint_t
-ngx_agent_broker_is_serving(ngx_cycle_t *cycle)
+static ngx_agent_main_conf_t *
+ngx_agent_broker_conf(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
     amcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_agent_broker_module);
 
-    return amcf != NULL && amcf->servers != 0
-           && ngx_process == NGX_PROCESS_WORKER;
+    return amcf && amcf->servers ? amcf : NULL;
 }
 
 
@@ -472,14 +474,14 @@ ngx_agent_broker_init_process(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
-    amcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_agent_broker_module);
-
-    if (amcf) {
-        ngx_agent_state_worker(amcf);
+    amcf = ngx_agent_broker_conf(cycle);
+    if (amcf == NULL) {
+        return NGX_OK;
     }
 
-    if (!ngx_agent_broker_is_serving(cycle)) {
+    ngx_agent_state_worker(amcf);
+
+    if (ngx_process != NGX_PROCESS_WORKER) {
         return NGX_OK;
     }
 
@@ -520,12 +522,10 @@ ngx_agent_broker_init_process(ngx_cycle_t *cycle)
 static void
 ngx_agent_broker_exit_process(ngx_cycle_t *cycle)
 {
-    if (!ngx_agent_broker_is_serving(cycle)) {
-        return;
+    if (ngx_agent_broker_conf(cycle) && ngx_process == NGX_PROCESS_WORKER) {
+        ngx_agent_control_stop(cycle);
+        ngx_agent_audit_broker_worker("end");
     }
-
-    ngx_agent_control_stop(cycle);
-    ngx_agent_audit_broker_worker("end");
 }
 
 
@@ -534,10 +534,9 @@ ngx_agent_broker_exit_master(ngx_cycle_t *cycle)
 {
     ngx_agent_main_conf_t  *amcf;
 
-    amcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_agent_broker_module);
+    amcf = ngx_agent_broker_conf(cycle);
 
-    if (amcf && amcf->servers) {
+    if (amcf) {
         ngx_agent_audit_broker_config(cycle, amcf, "stop");
     }
 }

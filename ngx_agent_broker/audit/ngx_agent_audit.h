@@ -94,7 +94,8 @@ ngx_uint_t ngx_agent_audit_file_is_open(void);
 
 /* ngx_agent_audit_shared.c */
 
-ngx_int_t ngx_agent_audit_shared_add(ngx_conf_t *cf);
+ngx_int_t ngx_agent_audit_shared_add(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
 
 /* This process is a worker from here on: should it be killed, it is told. */
 void ngx_agent_audit_shared_serve(void);
@@ -143,8 +144,11 @@ uint64_t ngx_agent_audit_last(void);
 ngx_int_t ngx_agent_events_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
 ngx_int_t ngx_agent_events_connect(ngx_agent_ctx_t *ctx);
-void ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up,
-    uint64_t down);
+
+/* How what was allowed has ended; status 0: without an answer. */
+void ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status,
+    uint64_t up, uint64_t down);
+
 ngx_int_t ngx_agent_events_log(ngx_http_request_t *r);
 
 /* Why core ended a request of a box, of which nothing else tells. */

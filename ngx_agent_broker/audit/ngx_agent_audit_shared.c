@@ -37,27 +37,14 @@ static ngx_uint_t  ngx_agent_audit_entry_of;
 
 
 ngx_int_t
-ngx_agent_audit_shared_add(ngx_conf_t *cf)
+ngx_agent_audit_shared_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
-    ngx_str_t               name;
-    ngx_shm_zone_t         *zone;
-    ngx_agent_main_conf_t  *amcf;
+    amcf->audit_zone = ngx_agent_zone_add_one(cf, "agent_audit",
+                                              NGX_AGENT_AUDIT_ZONE,
+                                              ngx_agent_audit_shared_init,
+                                              amcf);
 
-    ngx_str_set(&name, "agent_audit");
-
-    zone = ngx_shared_memory_add(cf, &name, NGX_AGENT_AUDIT_ZONE,
-                                 &ngx_agent_broker_module);
-    if (zone == NULL) {
-        return NGX_ERROR;
-    }
-
-    zone->init = ngx_agent_audit_shared_init;
-    zone->data = zone;
-
-    amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
-    amcf->audit_zone = zone;
-
-    return NGX_OK;
+    return amcf->audit_zone ? NGX_OK : NGX_ERROR;
 }
 
 

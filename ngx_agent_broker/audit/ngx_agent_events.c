@@ -102,16 +102,22 @@ ngx_agent_events_connect(ngx_agent_ctx_t *ctx)
 
 
 void
-ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
+ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status, uint64_t up,
+    uint64_t down)
 {
-    audit_line_t   line;
+    audit_line_t  line;
+
+    ngx_log_debug5(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: request %*s ends, %uL bytes up, %uL down, \"%s\"",
+                   sizeof(ctx->request), ctx->request, up, down,
+                   ctx->failure ? ctx->failure : "done");
 
     ngx_agent_audit_begin(&line, "egress_end", ctx->task->id,
                           ctx->task->policy, ctx->policy_hash, ctx->uid);
 
     audit_line_own(&line, "request", (char *) ctx->request,
                    sizeof(ctx->request));
-    audit_line_number(&line, "status", ctx->failure ? 0 : 200);
+    audit_line_number(&line, "status", (int64_t) status);
     audit_line_text(&line, "host", ctx->target.authority.host,
                     ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
     audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
@@ -119,18 +125,17 @@ ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
 
     if (ctx->failure) {
         audit_line_word(&line, "failure", ctx->failure);
+
+        if (ctx->why) {
+            audit_line_word(&line, "detail", ctx->why);
+        }
     }
 
     audit_line_number(&line, "bytes_up", (int64_t) up);
     audit_line_number(&line, "bytes_down", (int64_t) down);
     audit_line_number(&line, "duration_ms",
                       (int64_t) (ngx_current_msec - ctx->started));
-    audit_line_number(&line, "vault", 0);
-
-    ngx_log_debug5(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: tunnel %*s ends, %uL bytes up, %uL down, \"%s\"",
-                   sizeof(ctx->request), ctx->request, up, down,
-                   ctx->failure ? ctx->failure : "done");
+    audit_line_number(&line, "vault", (int64_t) ctx->vault);
 
     ngx_agent_audit_gather(&line, ctx->task->id);
 }
@@ -144,6 +149,7 @@ ngx_agent_events_tunnel_end(ngx_agent_ctx_t *ctx, uint64_t up, uint64_t down)
 ngx_int_t
 ngx_agent_events_log(ngx_http_request_t *r)
 {
+    uint64_t                    up, down;
     ngx_str_t                   text, host;
     audit_line_t                line;
     ngx_agent_ctx_t            *ctx;
@@ -166,63 +172,29 @@ ngx_agent_events_log(ngx_http_request_t *r)
 
     if (ctx && ctx->state >= NGX_AGENT_RECORDING) {
 
-        ngx_agent_audit_begin(&line, "egress_end", task->id, task->policy,
-                              ctx->policy_hash, ctx->uid);
-
-        audit_line_own(&line, "request", (char *) ctx->request,
-                       sizeof(ctx->request));
-        audit_line_number(&line, "status", (int64_t) r->headers_out.status);
-        audit_line_text(&line, "host", ctx->target.authority.host,
-                        ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
-        audit_line_text(&line, "address", ctx->address.data,
-                        ctx->address.len, 64);
-
         if (ctx->failure == NULL) {
             ctx->failure = ngx_agent_events_failure(r);
         }
 
-        if (ctx->failure) {
-            audit_line_word(&line, "failure", ctx->failure);
-
-            if (ctx->why) {
-                audit_line_word(&line, "detail", ctx->why);
-            }
-        }
-
-        state = NULL;
+        up = 0;
+        down = 0;
 
         if (r->upstream_states && r->upstream_states->nelts) {
             state = (ngx_http_upstream_state_t *) r->upstream_states->elts
                     + r->upstream_states->nelts - 1;
+
+            up = state->bytes_sent;
+            down = state->bytes_received;
+
+            ngx_agent_usage_bytes(task->id, up, down);
         }
 
-        if (state) {
-            ngx_agent_usage_bytes(task->id, state->bytes_sent,
-                                  state->bytes_received);
-        }
-
-        audit_line_number(&line, "bytes_up",
-                          state ? (int64_t) state->bytes_sent : 0);
-        audit_line_number(&line, "bytes_down",
-                          state ? (int64_t) state->bytes_received : 0);
-        audit_line_number(&line, "duration_ms",
-                          (int64_t) (ngx_current_msec - ctx->started));
-        audit_line_number(&line, "vault", (int64_t) ctx->vault);
-
-        ngx_log_debug5(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                       "agent: request %*s ends, %O bytes up, %O down, \"%s\"",
-                       sizeof(ctx->request), ctx->request,
-                       state ? state->bytes_sent : 0,
-                       state ? state->bytes_received : 0,
-                       ctx->failure ? ctx->failure : "done");
-
-        ngx_agent_audit_gather(&line, task->id);
+        ngx_agent_events_end(ctx, r->headers_out.status, up, down);
 
         return NGX_OK;
     }
 
     if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_usage_deny(task->id);
         return NGX_OK;
     }
 
@@ -249,7 +221,6 @@ ngx_agent_events_log(ngx_http_request_t *r)
     ngx_agent_events_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
-    ngx_agent_usage_deny(task->id);
 
     return NGX_OK;
 }

@@ -63,6 +63,14 @@ typedef struct {
 } ngx_agent_reason_t;
 
 
+/* Each item of a queue, of which none is removed meanwhile. */
+
+#define ngx_agent_queue_each(q, queue)                                        \
+    for (q = ngx_queue_head(queue);                                           \
+         q != ngx_queue_sentinel(queue);                                      \
+         q = ngx_queue_next(q))
+
+
 /* ngx_agent_bio.c */
 
 /* Puts our reading and writing below the TLS of a connection. */
@@ -91,8 +99,8 @@ ngx_int_t ngx_agent_words_check(ngx_conf_t *cf, ngx_command_t *cmd);
 ngx_int_t ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive,
     ngx_str_t *path);
 
-/* The path without links as far as it is there; to be freed.  Or NULL. */
-char *ngx_agent_paths_real_path(const char *name);
+/* The path without links as far as it is there: NGX_OK, or NGX_DECLINED. */
+ngx_int_t ngx_agent_paths_real_path(const char *name, char real[PATH_MAX]);
 
 /* Is the path the directory, or below it?  Both without links. */
 ngx_uint_t ngx_agent_paths_is_beneath(const char *dir, const char *path);

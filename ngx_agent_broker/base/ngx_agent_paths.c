@@ -190,44 +190,39 @@ ngx_agent_paths_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
 }
 
 
-/* Without links as far as it is there; to be freed. */
-
-char *
-ngx_agent_paths_real_path(const char *name)
+ngx_int_t
+ngx_agent_paths_real_path(const char *name, char real[PATH_MAX])
 {
-    char        *real, *text, dir[PATH_MAX];
+    char         dir[PATH_MAX];
     size_t       len;
     const char  *last;
 
-    real = realpath(name, NULL);
+    if (realpath(name, real)) {
+        return NGX_OK;
+    }
+
     last = strrchr(name, '/');
 
-    if (real || last == NULL) {
-        return real;
+    if (last == NULL) {
+        return NGX_DECLINED;
     }
 
-    if (last == name) {
-        return strdup(name);
+    len = 0;
+
+    if (last != name) {
+        (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
+                           ngx_min((size_t) (last - name) + 1, sizeof(dir)));
+
+        if (ngx_agent_paths_real_path(dir, real) != NGX_OK) {
+            return NGX_DECLINED;
+        }
+
+        len = strlen(real);
     }
 
-    (void) ngx_cpystrn((u_char *) dir, (u_char *) name,
-                       ngx_min((size_t) (last - name) + 1, sizeof(dir)));
+    (void) snprintf(real + len, PATH_MAX - len, "%s", last);
 
-    real = ngx_agent_paths_real_path(dir);
-    if (real == NULL) {
-        return NULL;
-    }
-
-    len = strlen(real) + strlen(last) + 1;
-    text = malloc(len);
-
-    if (text) {
-        (void) snprintf(text, len, "%s%s", real, last);
-    }
-
-    free(real);
-
-    return text;
+    return NGX_OK;
 }
 
 

@@ -20,7 +20,8 @@ static ngx_int_t ngx_agent_check_tree(ngx_conf_t *cf,
     ngx_agent_srv_conf_t *ascf, ngx_http_location_tree_node_t *node);
 static ngx_uint_t ngx_agent_check_regex(ngx_agent_srv_conf_t *ascf,
     ngx_http_core_loc_conf_t *clcf);
-static char *ngx_agent_check_system_file(const char *path, size_t *len);
+static char *ngx_agent_check_system_file(ngx_pool_t *pool, const char *path,
+    size_t *len);
 
 
 extern ngx_module_t  ngx_http_proxy_module;
@@ -122,11 +123,10 @@ ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 ngx_int_t
 ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
-    char         *own, *path;
-    size_t        p, r;
-    policy_t     *policy;
-    ngx_int_t     rc;
-    ngx_uint_t    i;
+    char         own[PATH_MAX], path[PATH_MAX];
+    size_t       p, r;
+    policy_t    *policy;
+    ngx_uint_t   i;
 
     const struct {
         const char  *directive;
@@ -138,31 +138,34 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         { "agent_ca", &amcf->ca_key_file }
     };
 
-    rc = NGX_OK;
-
-    for (i = 0; i < sizeof(mine) / sizeof(mine[0]) && rc == NGX_OK; i++) {
+    for (i = 0; i < sizeof(mine) / sizeof(mine[0]); i++) {
 
         /* what is not there yet is where it will be made */
 
-        own = mine[i].path->len
-              ? ngx_agent_paths_real_path((char *) mine[i].path->data) : NULL;
-        if (own == NULL) {
+        if (mine[i].path->len == 0
+            || ngx_agent_paths_real_path((char *) mine[i].path->data, own)
+               != NGX_OK)
+        {
             continue;
         }
 
-        for (p = 0; p < amcf->set->policies_count && rc == NGX_OK; p++) {
+        for (p = 0; p < amcf->set->policies_count; p++) {
             policy = amcf->set->policies[p];
 
-            for (r = 0; r < policy->readable_count && rc == NGX_OK; r++) {
-                path = ngx_agent_paths_real_path(policy->readable[r]);
+            for (r = 0; r < policy->readable_count; r++) {
+
+                if (ngx_agent_paths_real_path(policy->readable[r], path)
+                    != NGX_OK)
+                {
+                    continue;
+                }
 
                 /* an audit that was moved away is beside it: "FILE.1" */
 
-                if (path && (ngx_agent_paths_is_beneath(path, own)
-                             || ngx_agent_paths_is_beneath(own, path)
-                             || (mine[i].path == &amcf->audit_file
-                                 && ngx_strncmp(path, own, ngx_strlen(own))
-                                    == 0)))
+                if (ngx_agent_paths_is_beneath(path, own)
+                    || ngx_agent_paths_is_beneath(own, path)
+                    || (mine[i].path == &amcf->audit_file
+                        && ngx_strncmp(path, own, ngx_strlen(own)) == 0))
                 {
                     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                                   "\"readable %s\" of policy \"%s\" would "
@@ -170,17 +173,13 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                                   "else they need, or keep that elsewhere",
                                   policy->readable[r], policy->name,
                                   mine[i].directive, mine[i].path);
-                    rc = NGX_ERROR;
+                    return NGX_ERROR;
                 }
-
-                free(path);
             }
         }
-
-        free(own);
     }
 
-    return rc;
+    return NGX_OK;
 }
 
 
@@ -462,22 +461,19 @@ ngx_agent_check_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     address_t    servers[3];
     ngx_str_t    names[3];
 
-    text = ngx_agent_check_system_file("/etc/hosts", &len);
+    text = ngx_agent_check_system_file(cf->temp_pool, "/etc/hosts", &len);
 
     if (text) {
         amcf->hosts = system_hosts_parse(text, len);
-        free(text);
     }
 
-    text = ngx_agent_check_system_file("/etc/resolv.conf", &len);
+    text = ngx_agent_check_system_file(cf->temp_pool, "/etc/resolv.conf", &len);
 
     if (text == NULL) {
         return NGX_OK;
     }
 
     n = system_nameservers_parse(text, len, servers);
-
-    free(text);
 
     for (i = 0; i < n; i++) {
 
@@ -509,7 +505,7 @@ ngx_agent_check_system_names(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 
 static char *
-ngx_agent_check_system_file(const char *path, size_t *len)
+ngx_agent_check_system_file(ngx_pool_t *pool, const char *path, size_t *len)
 {
     char      *text;
     ssize_t    n;
@@ -520,13 +516,12 @@ ngx_agent_check_system_file(const char *path, size_t *len)
         return NULL;
     }
 
-    text = malloc(NGX_AGENT_SYSTEM_FILE_MAX);
+    text = ngx_pnalloc(pool, NGX_AGENT_SYSTEM_FILE_MAX);
     n = text ? read(fd, text, NGX_AGENT_SYSTEM_FILE_MAX) : -1;
 
     (void) close(fd);
 
     if (n < 0) {
-        free(text);
         return NULL;
     }
 

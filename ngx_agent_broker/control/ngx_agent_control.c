@@ -154,10 +154,7 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     n = 0;
 
-    for (q = ngx_queue_head(&ngx_agent_launchers);
-         q != ngx_queue_sentinel(&ngx_agent_launchers);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &ngx_agent_launchers) {
         other = ngx_queue_data(q, ngx_agent_launcher_t, queue);
         n += (other->peer.uid == l->peer.uid);
     }
@@ -170,21 +167,21 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     if (n > NGX_AGENT_PER_UID) {
         ngx_agent_launcher_refuse(l, "busy",
-                                 "this user has %d control connections",
-                                 NGX_AGENT_PER_UID);
+                                  "this user has %d control connections",
+                                  NGX_AGENT_PER_UID);
         return;
     }
 
     if (ngx_agent_launcher_is_parked(l->peer.uid)) {
         ngx_agent_launcher_refuse(l, "not_allowed",
-                                 "this user handed over a descriptor that "
-                                 "was no socket");
+                                  "this user handed over a descriptor that "
+                                  "was no socket");
         return;
     }
 
     if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
         ngx_agent_launcher_refuse(l, "not_allowed",
-                                 "a launcher does not run inside a box");
+                                  "a launcher does not run inside a box");
         return;
     }
 
@@ -314,8 +311,8 @@ ngx_agent_control_read(ngx_event_t *rev)
 
         if (l->len == NGX_AGENT_LINE_MAX) {
             ngx_agent_launcher_refuse(l, "bad_request",
-                                     "a line is longer than %d bytes",
-                                     NGX_AGENT_LINE_MAX);
+                                      "a line is longer than %d bytes",
+                                      NGX_AGENT_LINE_MAX);
             l->len = 0;
         }
     }
@@ -409,8 +406,8 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
 
     if (msg.msg_flags & MSG_CTRUNC && msg.msg_control) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
-                                 "more than %d descriptors in one message",
-                                 NGX_AGENT_DOORS_MAX);
+                                  "more than %d descriptors in one message",
+                                  NGX_AGENT_DOORS_MAX);
         l->len = 0;
     }
 
@@ -549,10 +546,7 @@ ngx_agent_control_end_over(ngx_event_t *ev)
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;
 
-    for (q = ngx_queue_head(&ngx_agent_launchers);
-         q != ngx_queue_sentinel(&ngx_agent_launchers);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &ngx_agent_launchers) {
         l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
 
         if (l->phase != NGX_AGENT_SERVING

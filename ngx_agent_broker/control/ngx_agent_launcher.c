@@ -51,8 +51,8 @@ ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
         || json_integer_value(v) != NGX_AGENT_PROTOCOL)
     {
         ngx_agent_launcher_refuse(l, "version",
-                                 "this broker speaks version %d only",
-                                 NGX_AGENT_PROTOCOL);
+                                  "this broker speaks version %d only",
+                                  NGX_AGENT_PROTOCOL);
         return NGX_DECLINED;
     }
 
@@ -82,9 +82,9 @@ ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_policies_t *set,
                                 l->groups_count, geteuid()))
     {
         ngx_agent_launcher_refuse(l, "not_allowed",
-                                 "uid %u is not among the \"launchers\" of "
-                                 "policy \"%s\"", (unsigned) l->peer.uid,
-                                 policy->name);
+                                  "uid %u is not among the \"launchers\" of "
+                                  "policy \"%s\"", (unsigned) l->peer.uid,
+                                  policy->name);
         return NULL;
     }
 
@@ -153,8 +153,8 @@ ngx_agent_launcher_refuse(ngx_agent_launcher_t *l, const char *error,
     ngx_agent_launcher_drop_fds(l);
 
     ngx_agent_launcher_send(l, json_pack("{s:b, s:s, s:s}", "ok", 0,
-                                        "error", error,
-                                        "message", message));
+                                         "error", error,
+                                         "message", message));
 }
 
 

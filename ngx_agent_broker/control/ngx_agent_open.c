@@ -13,6 +13,10 @@
 #define NGX_AGENT_LIFE_SPARE     60000      /* over a task's wall clock, ms */
 
 
+static ngx_int_t ngx_agent_open_create(ngx_agent_launcher_t *l,
+    const u_char *id, const policy_t *policy);
+static ngx_int_t ngx_agent_open_slot(ngx_agent_launcher_t *l,
+    const policy_t *policy, ngx_msec_t life);
 static ngx_int_t ngx_agent_open_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
 static void ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l,
@@ -29,7 +33,8 @@ void
 ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 {
     u_char                 random[NGX_AGENT_ID_LEN / 2];
-    ngx_int_t              rc;
+    u_char                 id[NGX_AGENT_ID_LEN];
+    uint64_t               life;
     const char            *name;
     audit_line_t           line;
     const policy_t        *policy;
@@ -56,36 +61,23 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
         goto done;
     }
 
-    l->task = ngx_agent_task_create(l->connection->log);
-
-    if (l->task == NULL
-        || ngx_agent_random(random, sizeof(random)) != NGX_OK)
-    {
+    if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
         ngx_agent_launcher_refuse(l, "internal", "out of memory");
         goto done;
     }
 
-    (void) ngx_hex_dump(l->task->id, random, sizeof(random));
-    l->task->uid = l->peer.uid;
-    (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
-                       sizeof(l->task->policy));
+    (void) ngx_hex_dump(id, random, sizeof(random));
 
-    rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
-                               policy->limits[LIMIT_WALL_CLOCK]
-                               + NGX_AGENT_LIFE_SPARE);
+    life = policy->limits[LIMIT_WALL_CLOCK] + NGX_AGENT_LIFE_SPARE;
 
-    if (rc != NGX_OK) {
-        ngx_agent_task_release(l->task);
-        l->task = NULL;
-        ngx_agent_launcher_refuse(l, "busy",
-                                 "the zone is full of live tasks: "
-                                 "make \"agent_zone\" larger");
+    if (ngx_agent_open_create(l, id, policy) != NGX_OK
+        || ngx_agent_open_slot(l, policy, life) != NGX_OK)
+    {
         goto done;
     }
 
     l->phase = NGX_AGENT_OPENED;
-    l->expires = ngx_time() + (policy->limits[LIMIT_WALL_CLOCK]
-                               + NGX_AGENT_LIFE_SPARE) / 1000;
+    l->expires = ngx_time() + life / 1000;
 
     ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
                           (u_char *) policy->hash, l->peer.uid);
@@ -104,7 +96,7 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 
     if (ngx_agent_audit_write(&line, l->task->id) != NGX_OK) {
         ngx_agent_launcher_refuse(l, "internal",
-                                 "the audit log cannot be written");
+                                  "the audit log cannot be written");
         goto done;
     }
 
@@ -122,6 +114,49 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 done:
 
     ngx_agent_policies_release(set);
+}
+
+
+static ngx_int_t
+ngx_agent_open_create(ngx_agent_launcher_t *l, const u_char *id,
+    const policy_t *policy)
+{
+    l->task = ngx_agent_task_create(l->connection->log);
+
+    if (l->task == NULL) {
+        ngx_agent_launcher_refuse(l, "internal", "out of memory");
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(l->task->id, id, NGX_AGENT_ID_LEN);
+    (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
+                       sizeof(l->task->policy));
+    l->task->uid = l->peer.uid;
+
+    return NGX_OK;
+}
+
+
+/* A slot of the zone for the task, which is dropped where there is none. */
+
+static ngx_int_t
+ngx_agent_open_slot(ngx_agent_launcher_t *l, const policy_t *policy,
+    ngx_msec_t life)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
+                               life);
+
+    if (rc == NGX_BUSY) {
+        ngx_agent_task_release(l->task);
+        l->task = NULL;
+        ngx_agent_launcher_refuse(l, "busy",
+                                  "the zone is full of live tasks: "
+                                  "make \"agent_zone\" larger");
+    }
+
+    return rc;
 }
 
 
@@ -352,8 +387,8 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     if (l->fds_count != l->doors_count) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
-                                 "%d sockets were handed over for %d doors",
-                                 (int) l->fds_count, (int) l->doors_count);
+                                  "%d sockets were handed over for %d doors",
+                                  (int) l->fds_count, (int) l->doors_count);
         return NGX_DECLINED;
     }
 
@@ -396,8 +431,8 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
            == 0)
     {
         ngx_agent_launcher_refuse(l, "busy",
-                                 "no connection is free for the doors: raise "
-                                 "\"worker_connections\"");
+                                  "no connection is free for the doors: raise "
+                                  "\"worker_connections\"");
         return NGX_DECLINED;
     }
 
@@ -413,7 +448,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
                    task->sequence);
 
     ngx_agent_launcher_send(l, json_pack("{s:b, s:s}", "ok", 1,
-                                        "lease", lease));
+                                         "lease", lease));
 
     if (ngx_exiting || ngx_quit) {
         ngx_agent_launcher_drain(l);
@@ -445,13 +480,13 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
 
     if (l->fds_count == 0) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
-                                 "no sockets were handed over");
+                                  "no sockets were handed over");
         return;
     }
 
     if (ngx_agent_open_doors_of_sockets(l) != NGX_OK) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
-                                 "a descriptor is not a socket");
+                                  "a descriptor is not a socket");
         return;
     }
 
@@ -463,8 +498,8 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
         != NGX_OK)
     {
         ngx_agent_launcher_refuse(l, "lease_invalid",
-                                 "the lease is not this user's, of this net "
-                                 "namespace, or has expired");
+                                  "the lease is not this user's, of this net "
+                                  "namespace, or has expired");
         return;
     }
 
@@ -481,21 +516,17 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
                                    l->groups_count, geteuid()))
     {
         ngx_agent_launcher_refuse(l, "policy_gone",
-                                 "the policy is gone, or this user may no "
-                                 "longer use it");
+                                  "the policy is gone, or this user may no "
+                                  "longer use it");
         goto done;
     }
 
-    l->task = ngx_agent_task_create(l->connection->log);
-
-    if (l->task == NULL) {
-        ngx_agent_launcher_refuse(l, "internal", "out of memory");
+    if (ngx_agent_open_create(l, (u_char *) json_string_value(id), policy)
+        != NGX_OK)
+    {
         goto done;
     }
 
-    ngx_memcpy(l->task->id, json_string_value(id), NGX_AGENT_ID_LEN);
-    ngx_memcpy(l->task->policy, name, sizeof(name));
-    l->task->uid = l->peer.uid;
     l->expires = expires;
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
@@ -514,15 +545,9 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
             goto done;
         }
 
-        if (ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid,
-                                  policy, (expires - ngx_time()) * 1000)
+        if (ngx_agent_open_slot(l, policy, (expires - ngx_time()) * 1000)
             == NGX_BUSY)
         {
-            ngx_agent_task_release(l->task);
-            l->task = NULL;
-            ngx_agent_launcher_refuse(l, "busy",
-                                     "the zone is full of live tasks: "
-                                     "make \"agent_zone\" larger");
             goto done;
         }
     }

@@ -73,13 +73,13 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
 
     if (!(ngx_agent_ops[op].phases & (1 << l->phase))) {
         ngx_agent_launcher_refuse(l, "bad_request",
-                                 "\"%s\" is not awaited here",
-                                 message_op_name(op));
+                                  "\"%s\" is not awaited here",
+                                  message_op_name(op));
 
     } else if (l->fds_count && !ngx_agent_ops[op].fds) {
         ngx_agent_launcher_refuse(l, "bad_descriptor",
-                                 "\"%s\" takes no descriptors",
-                                 message_op_name(op));
+                                  "\"%s\" takes no descriptors",
+                                  message_op_name(op));
 
     } else {
         ngx_agent_ops[op].handler(l, request);
@@ -135,8 +135,8 @@ ngx_agent_ops_close(ngx_agent_launcher_t *l, json_t *request)
         || view.sequence != l->task->sequence)
     {
         ngx_agent_launcher_refuse(l, "task_unknown",
-                                 "the task was resumed on another connection, "
-                                 "or has ended");
+                                  "the task was resumed on another connection, "
+                                  "or has ended");
         return;
     }
 
@@ -178,7 +178,7 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
         l->phase = NGX_AGENT_DONE;
 
         ngx_agent_launcher_send(l, json_pack("{s:b, s:o}", "ok", 1,
-                                            "policy", value));
+                                             "policy", value));
     }
 
     ngx_agent_policies_release(set);

@@ -141,10 +141,7 @@ ngx_agent_accept_room(ngx_agent_task_t *task)
         return task->connections_max - task->connections_count;
     }
 
-    for (q = ngx_queue_head(&task->connections);
-         q != ngx_queue_sentinel(&task->connections);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &task->connections) {
         ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
         c = ac->connection;
 

@@ -25,8 +25,6 @@ typedef struct {
 
 static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
     const char *door, u_char *query, size_t n, u_char *answer);
-static ngx_uint_t ngx_agent_dns_allowed(ngx_agent_task_t *task,
-    const authority_t *name);
 static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason);
 static void ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
@@ -234,6 +232,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     ngx_int_t               rc;
     dns_kind_t              kind;
     dns_query_t             query;
+    ngx_agent_reason_e      reason;
     ngx_agent_main_conf_t  *amcf;
 
     kind = dns_parse(p, n, &query);
@@ -278,8 +277,13 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     amcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_agent_broker_module);
 
-    if (query.name.host_len == 0
-        || !ngx_agent_dns_allowed(task, &query.name)
+    /* a rule for this host is enough, on whatever port */
+
+    reason = query.name.host_len ? ngx_agent_decide_name(task, ngx_cycle->log,
+                                                         &query.name)
+                                 : NGX_AGENT_REASON_HOST;
+
+    if ((reason != NGX_AGENT_REASON_RULE && reason != NGX_AGENT_REASON_PORT)
         || dns_address(amcf->lease_key, sizeof(amcf->lease_key),
                        query.name.host, address)
            != 0)
@@ -292,37 +296,6 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 }
 
 
-/* Is there a rule for this host, on whatever port? */
-
-static ngx_uint_t
-ngx_agent_dns_allowed(ngx_agent_task_t *task, const authority_t *name)
-{
-    ngx_uint_t             allowed;
-    const policy_t        *policy;
-    ngx_agent_policies_t  *set;
-    const policy_rule_t   *rule;
-    ngx_agent_slot_view_t  view;
-
-    if (ngx_agent_slot_view(task->id, &view) != NGX_OK) {
-        return 0;
-    }
-
-    set = ngx_agent_policies_get(ngx_cycle->log);
-    if (set == NULL) {
-        return 0;
-    }
-
-    policy = policy_set_find(set->policies, (char *) view.policy);
-
-    allowed = policy
-              && policy_find_rule(policy, name, &rule) != POLICY_NO_HOST;
-
-    ngx_agent_policies_release(set);
-
-    return allowed;
-}
-
-
 static void
 ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason)
@@ -331,7 +304,6 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     ngx_agent_slot_view_t  view;
 
     if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        ngx_agent_usage_deny(task->id);
         return;
     }
 

@@ -352,17 +352,7 @@ ngx_agent_first_bytes_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
         return reason;
     }
 
-    switch (policy_find_rule(ctx->policy, &request.authority, &ctx->rule)) {
-
-    case POLICY_NO_HOST:
-        return NGX_AGENT_REASON_HOST;
-
-    case POLICY_NO_PORT:
-        return NGX_AGENT_REASON_PORT;
-
-    default: /* POLICY_FOUND */
-        return NGX_AGENT_REASON_RULE;
-    }
+    return ngx_agent_decide_find(ctx->policy, &request.authority, &ctx->rule);
 }
 
 

@@ -341,41 +341,40 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
         return SSL_CLIENT_HELLO_ERROR;
     }
 
+    reason = NGX_AGENT_REASON_RULE;
+
     why = ngx_agent_tls_sni(ssl, &name, &given);
 
     if (why) {
-        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MALFORMED, why, &name);
-        return SSL_CLIENT_HELLO_ERROR;
-    }
+        reason = NGX_AGENT_REASON_MALFORMED;
 
-    if (!given) {
+    } else if (!given) {
+        name = ac->named;
 
         /* RFC 6066 section 3: an address is never in the SNI */
 
-        if (ac->named.host_len == 0 || ac->named.kind == AUTHORITY_NAME) {
-            ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_SNI,
-                                 "the client names no host (SNI)", &ac->named);
-            return SSL_CLIENT_HELLO_ERROR;
+        if (name.host_len == 0 || name.kind == AUTHORITY_NAME) {
+            reason = NGX_AGENT_REASON_SNI;
+            why = "the client names no host (SNI)";
         }
 
-        name = ac->named;
-
     } else if (ac->named.host_len && !authority_same_host(&name, &ac->named)) {
-        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_SNI,
-                             "SNI and CONNECT name different hosts", &name);
-        return SSL_CLIENT_HELLO_ERROR;
+        reason = NGX_AGENT_REASON_SNI;
+        why = "SNI and CONNECT name different hosts";
     }
 
-    name.port = ac->named.host_len ? ac->named.port : ac->door->port;
+    if (reason == NGX_AGENT_REASON_RULE) {
+        name.port = ac->named.host_len ? ac->named.port : ac->door->port;
 
-    reason = ngx_agent_decide_name(ac, &name);
+        reason = ngx_agent_decide_name(ac->task, c->log, &name);
+    }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "agent: TLS name \"%s\" port %ui: %s", name.host,
                    (ngx_uint_t) name.port, ngx_agent_reason(reason)->word);
 
     if (reason != NGX_AGENT_REASON_RULE) {
-        ngx_agent_tls_refuse(ac, reason, NULL, &name);
+        ngx_agent_tls_refuse(ac, reason, why, &name);
         return SSL_CLIENT_HELLO_ERROR;
     }
 

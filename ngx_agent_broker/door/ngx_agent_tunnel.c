@@ -80,7 +80,9 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
     u_char               hello[HELLO_MAX];
     ssize_t              n;
     authority_t          name;
+    const char          *why;
     ngx_connection_t    *c;
+    ngx_agent_reason_e   reason;
     ngx_agent_tunnel_t  *t;
 
     c = rev->data;
@@ -98,6 +100,8 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
         return;
     }
 
+    reason = NGX_AGENT_REASON_SNI;
+
     switch (n == -1 ? HELLO_MORE : hello_parse(hello, n, &name)) {
 
     case HELLO_OK:
@@ -107,9 +111,8 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
             return;
         }
 
-        ngx_agent_tunnel_refuse(t, NGX_AGENT_REASON_SNI,
-                                "SNI and CONNECT name different hosts");
-        return;
+        why = "SNI and CONNECT name different hosts";
+        break;
 
     case HELLO_MORE:
 
@@ -122,20 +125,20 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
         return;
 
     case HELLO_NO_NAME:
-        ngx_agent_tunnel_refuse(t, NGX_AGENT_REASON_SNI,
-                                "the client names no host (SNI)");
-        return;
+        why = "the client names no host (SNI)";
+        break;
 
     case HELLO_ENCRYPTED:
-        ngx_agent_tunnel_refuse(t, NGX_AGENT_REASON_SNI,
-                                "the client hides the host it asks for (ECH)");
-        return;
+        why = "the client hides the host it asks for (ECH)";
+        break;
 
     default: /* HELLO_MALFORMED */
-        ngx_agent_tunnel_refuse(t, NGX_AGENT_REASON_MALFORMED,
-                                "a tunnel begins with a TLS client hello");
-        return;
+        reason = NGX_AGENT_REASON_MALFORMED;
+        why = "a tunnel begins with a TLS client hello";
+        break;
     }
+
+    ngx_agent_tunnel_refuse(t, reason, why);
 }
 
 
@@ -395,5 +398,6 @@ ngx_agent_tunnel_cleanup(void *data)
     ngx_agent_usage_bytes(t->ac->task->id, t->up_flow.uncharged,
                           t->down_flow.uncharged);
 
-    ngx_agent_events_tunnel_end(t->ctx, t->up_flow.bytes, t->down_flow.bytes);
+    ngx_agent_events_end(t->ctx, t->ctx->failure ? 0 : 200, t->up_flow.bytes,
+                         t->down_flow.bytes);
 }

@@ -179,8 +179,6 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
 static void
 ngx_agent_tunnel_flow_tick(ngx_event_t *ev)
 {
-    ngx_uint_t            i;
-    const char           *why;
     const policy_t       *policy;
     ngx_agent_ctx_t      *ctx;
     ngx_connection_t     *c;
@@ -207,21 +205,10 @@ ngx_agent_tunnel_flow_tick(ngx_event_t *ev)
         if (policy == NULL
             || policy_find_rule(policy, &ctx->target.authority, &rule)
                != POLICY_FOUND
-            || !rule->tunnel)
+            || !rule->tunnel || !ngx_agent_resolve_is_allowed(ctx, rule))
         {
             ngx_agent_tunnel_flow_end(t, "policy_changed");
             return;
-        }
-
-        for (i = 0; i < ctx->addresses_count; i++) {
-
-            if (address_judge(&ctx->addresses[i], rule->ranges,
-                              rule->ranges_count, rule->port != 0, &why)
-                != ADDRESS_ALLOWED)
-            {
-                ngx_agent_tunnel_flow_end(t, "policy_changed");
-                return;
-            }
         }
     }
 

@@ -23,8 +23,6 @@ static ngx_int_t ngx_agent_decide_rule(ngx_http_request_t *r,
 static void ngx_agent_decide_resume(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_decide_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static ngx_int_t ngx_agent_decide_record(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx);
 static void ngx_agent_decide_cleanup(void *data);
 static ngx_int_t ngx_agent_decide_allow(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
@@ -177,15 +175,16 @@ ngx_agent_decide_bounds(ngx_agent_task_t *task)
 
 
 ngx_agent_reason_e
-ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
+ngx_agent_decide_name(ngx_agent_task_t *task, ngx_log_t *log,
+    const authority_t *name)
 {
-    const policy_t        *policy;
-    ngx_agent_policies_t  *set;
-    ngx_agent_reason_e     reason;
-    const policy_rule_t   *rule;
-    ngx_agent_slot_view_t  view;
+    const policy_t         *policy;
+    ngx_agent_reason_e      reason;
+    const policy_rule_t    *rule;
+    ngx_agent_policies_t   *set;
+    ngx_agent_slot_view_t   view;
 
-    if (ngx_agent_slot_view(ac->task->id, &view) != NGX_OK) {
+    if (ngx_agent_slot_view(task->id, &view) != NGX_OK) {
         return NGX_AGENT_REASON_TASK_UNKNOWN;
     }
 
@@ -193,37 +192,37 @@ ngx_agent_decide_name(ngx_agent_connection_t *ac, const authority_t *name)
         return NGX_AGENT_REASON_BUDGET;
     }
 
-    set = ngx_agent_policies_get(ac->connection->log);
+    set = ngx_agent_policies_get(log);
     if (set == NULL) {
         return NGX_AGENT_REASON_INTERNAL;
     }
 
     policy = policy_set_find(set->policies, (char *) view.policy);
 
-    if (policy == NULL) {
-        reason = NGX_AGENT_REASON_POLICY_GONE;
-
-    } else {
-
-        switch (policy_find_rule(policy, name, &rule)) {
-
-        case POLICY_NO_HOST:
-            reason = NGX_AGENT_REASON_HOST;
-            break;
-
-        case POLICY_NO_PORT:
-            reason = NGX_AGENT_REASON_PORT;
-            break;
-
-        default: /* POLICY_FOUND */
-            reason = NGX_AGENT_REASON_RULE;
-            break;
-        }
-    }
+    reason = policy ? ngx_agent_decide_find(policy, name, &rule)
+                    : NGX_AGENT_REASON_POLICY_GONE;
 
     ngx_agent_policies_release(set);
 
     return reason;
+}
+
+
+ngx_agent_reason_e
+ngx_agent_decide_find(const policy_t *policy, const authority_t *name,
+    const policy_rule_t **rule)
+{
+    switch (policy_find_rule(policy, name, rule)) {
+
+    case POLICY_NO_HOST:
+        return NGX_AGENT_REASON_HOST;
+
+    case POLICY_NO_PORT:
+        return NGX_AGENT_REASON_PORT;
+
+    default: /* POLICY_FOUND */
+        return NGX_AGENT_REASON_RULE;
+    }
 }
 
 
@@ -350,7 +349,6 @@ static ngx_int_t
 ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     ngx_int_t                rc;
-    authority_t             *a;
     ngx_agent_reason_e       reason;
     ngx_http_cleanup_t      *cln;
     ngx_agent_connection_t  *ac;
@@ -363,18 +361,10 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     cln->handler = ngx_agent_decide_cleanup;
     cln->data = ctx;
 
-    a = &ctx->target.authority;
-
-    switch (policy_find_rule(ctx->policy, a, &ctx->rule)) {
-
-    case POLICY_NO_HOST:
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_HOST, NULL);
-
-    case POLICY_NO_PORT:
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_PORT, NULL);
-
-    default: /* POLICY_FOUND */
-        break;
+    reason = ngx_agent_decide_find(ctx->policy, &ctx->target.authority,
+                                   &ctx->rule);
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return ngx_agent_refuse(r, ctx, reason, NULL);
     }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -461,13 +451,6 @@ ngx_agent_decide_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
-    return ngx_agent_decide_record(r, ctx);
-}
-
-
-static ngx_int_t
-ngx_agent_decide_record(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
-{
     ctx->state = NGX_AGENT_RECORDING;
     ctx->reason = NGX_AGENT_REASON_RULE;
 

@@ -36,7 +36,6 @@ ngx_agent_error_page(ngx_http_request_t *r)
 {
     ngx_uint_t           status;
     ngx_agent_ctx_t     *ctx;
-    ngx_table_elt_t     *header;
     ngx_agent_reason_e   reason;
 
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
@@ -82,14 +81,9 @@ ngx_agent_error_page(ngx_http_request_t *r)
 
     ngx_http_clean_header(r);
 
-    header = ngx_list_push(&r->headers_out.headers);
-    if (header == NULL) {
+    if (ngx_agent_refuse_mark(r, "failed") != NGX_OK) {
         return NGX_ERROR;
     }
-
-    header->hash = 1;
-    ngx_str_set(&header->key, "X-Agent-Broker");
-    ngx_str_set(&header->value, "failed");
 
     r->err_status = status;
 

@@ -383,18 +383,10 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
         }
     }
 
-    if (r->upstream == NULL) {
+    /* nor an answer without an upstream, whatever made it */
 
-        /* nor this, whatever made it */
-
-        header = ngx_list_push(&r->headers_out.headers);
-        if (header == NULL) {
-            return NGX_ERROR;
-        }
-
-        header->hash = 1;
-        ngx_str_set(&header->key, "X-Agent-Broker");
-        ngx_str_set(&header->value, "failed");
+    if (r->upstream == NULL && ngx_agent_refuse_mark(r, "failed") != NGX_OK) {
+        return NGX_ERROR;
     }
 
     return ngx_http_next_header_filter(r);

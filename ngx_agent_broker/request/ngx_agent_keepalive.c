@@ -54,7 +54,6 @@ static address_t *ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_idle(ngx_event_t *ev);
 static void ngx_agent_keepalive_expire(ngx_event_t *ev);
-static void ngx_agent_keepalive_dummy(ngx_event_t *ev);
 static void ngx_agent_keepalive_take(ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_close(ngx_connection_t *c);
@@ -79,10 +78,7 @@ ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 
     ngx_agent_keepalive_init();
 
-    for (q = ngx_queue_head(&ngx_agent_connections);
-         q != ngx_queue_sentinel(&ngx_agent_connections);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &ngx_agent_connections) {
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
         if (ngx_agent_keepalive_fits(ctx, &item->key)) {
@@ -197,7 +193,7 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         ngx_del_timer(c->write);
     }
 
-    c->write->handler = ngx_agent_keepalive_dummy;
+    c->write->handler = ngx_http_empty_handler;
     c->read->handler = ngx_agent_keepalive_idle;
 
     c->data = item;
@@ -223,10 +219,7 @@ ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
 
     ngx_agent_keepalive_init();
 
-    for (q = ngx_queue_head(&ngx_agent_sessions);
-         q != ngx_queue_sentinel(&ngx_agent_sessions);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &ngx_agent_sessions) {
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
         if (ngx_agent_keepalive_fits(ctx, &item->key)) {
@@ -469,13 +462,6 @@ ngx_agent_keepalive_expire(ngx_event_t *ev)
 
         ngx_agent_keepalive_remove(item);
     }
-}
-
-
-static void
-ngx_agent_keepalive_dummy(ngx_event_t *ev)
-{
-    /* nothing is written between two requests */
 }
 
 

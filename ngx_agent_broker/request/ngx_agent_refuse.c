@@ -54,7 +54,6 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
         ctx->why = NULL;
 
         if (rc == NGX_BUSY) {
-            ngx_agent_usage_deny(ctx->task->id);
             return ngx_agent_refuse_body(pool, ctx, ctx->reason,
                              ngx_agent_reason(ctx->reason)->status,
                              ngx_agent_reason(ctx->reason)->hint, body);
@@ -234,6 +233,25 @@ ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 }
 
 
+ngx_int_t
+ngx_agent_refuse_mark(ngx_http_request_t *r, const char *how)
+{
+    ngx_table_elt_t  *header;
+
+    header = ngx_list_push(&r->headers_out.headers);
+    if (header == NULL) {
+        return NGX_ERROR;
+    }
+
+    header->hash = 1;
+    ngx_str_set(&header->key, "X-Agent-Broker");
+    header->value.data = (u_char *) how;
+    header->value.len = ngx_strlen(how);
+
+    return NGX_OK;
+}
+
+
 static ngx_int_t
 ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_str_t *body)
@@ -241,22 +259,13 @@ ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_str_t                  type;
     ngx_int_t                  rc;
     ngx_uint_t                 status;
-    ngx_table_elt_t           *header;
     ngx_http_complex_value_t   cv;
 
-    header = ngx_list_push(&r->headers_out.headers);
-    if (header == NULL) {
+    if (ngx_agent_refuse_mark(r, ngx_agent_reason(ctx->reason)->status == 403
+                                 ? "denied" : "failed")
+        != NGX_OK)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    header->hash = 1;
-    ngx_str_set(&header->key, "X-Agent-Broker");
-
-    if (ngx_agent_reason(ctx->reason)->status == 403) {
-        ngx_str_set(&header->value, "denied");
-
-    } else {
-        ngx_str_set(&header->value, "failed");
     }
 
     /*

@@ -19,9 +19,13 @@
 /* Has the task requests and bytes left?  Counts one request. */
 ngx_agent_reason_e ngx_agent_decide_bounds(ngx_agent_task_t *task);
 
-/* May the task of this connection speak to this host and port at all? */
-ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_connection_t *ac,
-    const authority_t *name);
+/* The policy's rule for this host and port; or why there is none. */
+ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
+    const authority_t *name, const policy_rule_t **rule);
+
+/* May the task speak to this host and port at all? */
+ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_task_t *task,
+    ngx_log_t *log, const authority_t *name);
 
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 
@@ -51,6 +55,14 @@ void ngx_agent_resolve_cancel(void *ctx);
 /* Leaves the addresses that may be dialled, and the first as text. */
 ngx_agent_reason_e ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx);
 
+/* Does this rule let all addresses through that were let through before? */
+ngx_uint_t ngx_agent_resolve_is_allowed(ngx_agent_ctx_t *ctx,
+    const policy_rule_t *rule);
+
+/* An address of 4 or 16 bytes as a socket's; returns its length. */
+socklen_t ngx_agent_resolve_sockaddr(ngx_sockaddr_t *sa, const u_char *bytes,
+    size_t len, in_port_t port);
+
 ngx_int_t ngx_agent_resolve_name(ngx_agent_ctx_t *ctx, const address_t *a);
 
 /* Its digits; where they end. */
@@ -63,6 +75,9 @@ u_char *ngx_agent_resolve_port(u_char *p, in_port_t port);
 /* What can be done about a refusal: a constant, or in text; or NULL. */
 const char *ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx,
     char text[NGX_AGENT_HINT_MAX]);
+
+/* Adds the header by which a box tells our answers from an upstream's. */
+ngx_int_t ngx_agent_refuse_mark(ngx_http_request_t *r, const char *how);
 
 /* Answers the request; what a phase handler returns then. */
 ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,

@@ -226,6 +226,26 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
 }
 
 
+ngx_uint_t
+ngx_agent_resolve_is_allowed(ngx_agent_ctx_t *ctx, const policy_rule_t *rule)
+{
+    ngx_uint_t   i;
+    const char  *why;
+
+    for (i = 0; i < ctx->addresses_count; i++) {
+
+        if (address_judge(&ctx->addresses[i], rule->ranges,
+                          rule->ranges_count, rule->port != 0, &why)
+            != ADDRESS_ALLOWED)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 /* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it. */
 
 ngx_int_t
@@ -343,25 +363,38 @@ ngx_agent_resolve_is_own(address_t *a, in_port_t port)
 }
 
 
+socklen_t
+ngx_agent_resolve_sockaddr(ngx_sockaddr_t *sa, const u_char *bytes, size_t len,
+    in_port_t port)
+{
+    ngx_memzero(sa, sizeof(ngx_sockaddr_t));
+
+    if (len == 4) {
+        sa->sockaddr_in.sin_family = AF_INET;
+        sa->sockaddr_in.sin_port = htons(port);
+        ngx_memcpy(&sa->sockaddr_in.sin_addr, bytes, 4);
+        return sizeof(struct sockaddr_in);
+    }
+
+    sa->sockaddr_in6.sin6_family = AF_INET6;
+    sa->sockaddr_in6.sin6_port = htons(port);
+    ngx_memcpy(&sa->sockaddr_in6.sin6_addr, bytes, 16);
+
+    return sizeof(struct sockaddr_in6);
+}
+
+
 /* Only an address of this host can be bound; no packet is sent for it. */
 
 static ngx_uint_t
 ngx_agent_resolve_is_local(u_char *bytes, size_t len)
 {
+    socklen_t        socklen;
     ngx_socket_t     s;
     ngx_uint_t       local;
     ngx_sockaddr_t   sa;
 
-    ngx_memzero(&sa, sizeof(ngx_sockaddr_t));
-
-    if (len == 4) {
-        sa.sockaddr_in.sin_family = AF_INET;
-        ngx_memcpy(&sa.sockaddr_in.sin_addr, bytes, 4);
-
-    } else {
-        sa.sockaddr_in6.sin6_family = AF_INET6;
-        ngx_memcpy(&sa.sockaddr_in6.sin6_addr, bytes, 16);
-    }
+    socklen = ngx_agent_resolve_sockaddr(&sa, bytes, len, 0);
 
     s = socket(sa.sockaddr.sa_family, SOCK_DGRAM|SOCK_CLOEXEC, 0);
 
@@ -369,9 +402,8 @@ ngx_agent_resolve_is_local(u_char *bytes, size_t len)
         return 1;                           /* not known: not dialled */
     }
 
-    local = bind(s, &sa.sockaddr, len == 4 ? sizeof(struct sockaddr_in)
-                                           : sizeof(struct sockaddr_in6))
-            == 0 || ngx_socket_errno != EADDRNOTAVAIL;
+    local = bind(s, &sa.sockaddr, socklen) == 0
+            || ngx_socket_errno != EADDRNOTAVAIL;
 
     (void) ngx_close_socket(s);
 

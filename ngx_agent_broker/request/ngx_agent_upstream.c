@@ -212,8 +212,6 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 static ngx_int_t
 ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ngx_uint_t             i;
-    const char            *why;
     const policy_t        *policy;
     ngx_agent_policies_t  *set;
     const policy_rule_t   *rule, *old;
@@ -234,19 +232,10 @@ ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         || rule->plaintext != old->plaintext || rule->port != old->port
         || rule->credential_kind != old->credential_kind
         || (rule->credential
-            && ngx_strcmp(rule->credential, old->credential) != 0))
+            && ngx_strcmp(rule->credential, old->credential) != 0)
+        || !ngx_agent_resolve_is_allowed(ctx, rule))
     {
         return NGX_DECLINED;
-    }
-
-    for (i = 0; i < ctx->addresses_count; i++) {
-
-        if (address_judge(&ctx->addresses[i], rule->ranges,
-                          rule->ranges_count, rule->port != 0, &why)
-            != ADDRESS_ALLOWED)
-        {
-            return NGX_DECLINED;
-        }
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -306,31 +295,12 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 /* Where the request goes; the name is for nginx's logs and for the audit. */
 
 ngx_int_t
-ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
-    address_t *a)
+ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
+    ngx_agent_ctx_t *ctx, address_t *a)
 {
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
-
-    ngx_memzero(&ctx->sockaddr, sizeof(ngx_sockaddr_t));
-
-    if (a->v6) {
-        sin6 = &ctx->sockaddr.sockaddr_in6;
-        sin6->sin6_family = AF_INET6;
-        sin6->sin6_port = htons(ctx->port);
-        ngx_memcpy(&sin6->sin6_addr, a->bytes, 16);
-        pc->socklen = sizeof(struct sockaddr_in6);
-
-    } else {
-        sin = &ctx->sockaddr.sockaddr_in;
-        sin->sin_family = AF_INET;
-        sin->sin_port = htons(ctx->port);
-        ngx_memcpy(&sin->sin_addr, a->bytes, 4);
-        pc->socklen = sizeof(struct sockaddr_in);
-    }
-
+    pc->socklen = ngx_agent_resolve_sockaddr(&ctx->sockaddr, a->bytes,
+                                             a->v6 ? 16 : 4, ctx->port);
     pc->sockaddr = &ctx->sockaddr.sockaddr;
-
     pc->name = &ctx->peer;
 
     return (a == ctx->named) ? NGX_OK : ngx_agent_resolve_name(ctx, a);

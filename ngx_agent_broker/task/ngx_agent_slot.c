@@ -12,6 +12,7 @@
 /* These expect the zone's lock to be held. */
 
 static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
+static ngx_agent_slot_t *ngx_agent_slot_of_netns(uint64_t netns);
 static void ngx_agent_slot_destroy(ngx_agent_slot_t *slot);
 static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
@@ -67,7 +68,6 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
     ngx_uint_t *sequence)
 {
     ngx_int_t          rc;
-    ngx_queue_t       *q;
     ngx_agent_slot_t  *slot, *other;
 
     slot = ngx_agent_slot_lock(id);
@@ -82,16 +82,11 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
         goto done;
     }
 
-    for (q = ngx_queue_head(&ngx_agent_zone->slots);
-         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
-         q = ngx_queue_next(q))
-    {
-        other = ngx_queue_data(q, ngx_agent_slot_t, queue);
+    other = ngx_agent_slot_of_netns(netns);
 
-        if (other != slot && other->netns == netns) {
-            rc = NGX_BUSY;
-            goto done;
-        }
+    if (other && other != slot) {
+        rc = NGX_BUSY;
+        goto done;
     }
 
     slot->netns = netns;
@@ -130,25 +125,11 @@ ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view)
 ngx_uint_t
 ngx_agent_slot_netns_used(uint64_t netns)
 {
-    ngx_uint_t         used;
-    ngx_queue_t       *q;
-    ngx_agent_slot_t  *slot;
-
-    used = 0;
+    ngx_uint_t  used;
 
     ngx_shmtx_lock(&ngx_agent_pool->mutex);
 
-    for (q = ngx_queue_head(&ngx_agent_zone->slots);
-         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
-         q = ngx_queue_next(q))
-    {
-        slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
-
-        if (slot->netns == netns) {
-            used = 1;
-            break;
-        }
-    }
+    used = (ngx_agent_slot_of_netns(netns) != NULL);
 
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
 
@@ -190,10 +171,7 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
 
     ngx_shmtx_lock(&ngx_agent_pool->mutex);
 
-    for (q = ngx_queue_head(&ngx_agent_zone->slots);
-         q != ngx_queue_sentinel(&ngx_agent_zone->slots);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &ngx_agent_zone->slots) {
         slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
 
         if (kill(slot->owner, 0) == 0 || ngx_errno != ESRCH) {
@@ -268,6 +246,24 @@ ngx_agent_slot_find(const u_char *id)
         }
 
         node = (rc < 0) ? node->left : node->right;
+    }
+
+    return NULL;
+}
+
+
+static ngx_agent_slot_t *
+ngx_agent_slot_of_netns(uint64_t netns)
+{
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot;
+
+    ngx_agent_queue_each(q, &ngx_agent_zone->slots) {
+        slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
+
+        if (slot->netns == netns) {
+            return slot;
+        }
     }
 
     return NULL;

@@ -126,10 +126,7 @@ ngx_agent_task_cut(ngx_agent_task_t *task)
         task->drop(task);
     }
 
-    for (q = ngx_queue_head(&task->connections);
-         q != ngx_queue_sentinel(&task->connections);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &task->connections) {
         ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
 
         (void) shutdown(ac->connection->fd, SHUT_RDWR);

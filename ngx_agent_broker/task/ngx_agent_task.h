@@ -194,6 +194,10 @@ typedef struct {
 
 ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
+/* One zone of shared memory, kept over reloads; or NULL. */
+ngx_shm_zone_t *ngx_agent_zone_add_one(ngx_conf_t *cf, const char *name,
+    size_t size, ngx_shm_zone_init_pt init, void *data);
+
 /* In the master, when the new configuration has started: cannot fail. */
 void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
@@ -250,7 +254,7 @@ ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
 /*
  * Counts one of a bounded thing: NGX_OK, NGX_BUSY past the bound, NGX_ABORT
  * the first time past it (so that one line can say so).  NGX_BUSY also where
- * the audit's budget is used up.
+ * the audit's budget is used up.  A refusal is counted as denied in any case.
  */
 ngx_int_t ngx_agent_usage_spend(const u_char *id, bound_id_t bound);
 
@@ -267,7 +271,6 @@ void ngx_agent_usage_bytes(const u_char *id, uint64_t up, uint64_t down);
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_usage_handshake(const u_char *id);
 
-void ngx_agent_usage_deny(const u_char *id);
 
 /*
  * Lines of the task are in the audit: NGX_ABORT the first time that they

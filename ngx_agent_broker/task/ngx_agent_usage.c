@@ -24,6 +24,7 @@ ngx_agent_usage_spend(const u_char *id, bound_id_t bound)
 
     if (slot) {
         slot->used[bound]++;
+        slot->denied += (bound == BOUND_REFUSALS);
 
         if (ngx_agent_zone_is_over(slot)) {
             rc = NGX_BUSY;
@@ -158,21 +159,6 @@ ngx_agent_usage_handshake(const u_char *id)
 }
 
 
-void
-ngx_agent_usage_deny(const u_char *id)
-{
-    ngx_agent_slot_t  *slot;
-
-    slot = ngx_agent_slot_lock(id);
-
-    if (slot) {
-        slot->denied++;
-    }
-
-    ngx_agent_slot_unlock();
-}
-
-
 ngx_int_t
 ngx_agent_usage_recorded(const u_char *id, ngx_uint_t allowed,
     ngx_uint_t lines, size_t bytes)
@@ -245,12 +231,7 @@ ngx_agent_usage_refuse(const u_char *id, const target_t *target,
         goto done;
     }
 
-    slot->denied++;
-
-    for (q = ngx_queue_head(&slot->refusals);
-         q != ngx_queue_sentinel(&slot->refusals);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &slot->refusals) {
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
         p = refusal->data;
 
@@ -336,10 +317,7 @@ ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
 
     *count = slot->denied;
 
-    for (q = ngx_queue_head(&slot->refusals);
-         q != ngx_queue_sentinel(&slot->refusals);
-         q = ngx_queue_next(q))
-    {
+    ngx_agent_queue_each(q, &slot->refusals) {
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
         p = refusal->data;
 

@@ -54,7 +54,6 @@ ngx_int_t
 ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     size_t                  need;
-    ngx_str_t               name;
     ngx_cycle_t            *old;
     ngx_agent_main_conf_t  *oamcf;
 
@@ -86,29 +85,34 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         }
     }
 
-    ngx_str_set(&name, "agent_broker");
+    amcf->zone = ngx_agent_zone_add_one(cf, "agent_broker", amcf->zone_size,
+                                        ngx_agent_zone_init, amcf);
+    amcf->vault_zone = ngx_agent_zone_add_one(cf, "agent_vault",
+                                              NGX_AGENT_VAULT_ZONE,
+                                              ngx_agent_zone_vault_init, amcf);
 
-    amcf->zone = ngx_shared_memory_add(cf, &name, amcf->zone_size,
-                                       &ngx_agent_broker_module);
-    if (amcf->zone == NULL) {
-        return NGX_ERROR;
+    return amcf->zone && amcf->vault_zone ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_shm_zone_t *
+ngx_agent_zone_add_one(ngx_conf_t *cf, const char *name, size_t size,
+    ngx_shm_zone_init_pt init, void *data)
+{
+    ngx_str_t        text;
+    ngx_shm_zone_t  *zone;
+
+    text.data = (u_char *) name;
+    text.len = ngx_strlen(name);
+
+    zone = ngx_shared_memory_add(cf, &text, size, &ngx_agent_broker_module);
+
+    if (zone) {
+        zone->init = init;
+        zone->data = data;
     }
 
-    amcf->zone->init = ngx_agent_zone_init;
-    amcf->zone->data = amcf;
-
-    ngx_str_set(&name, "agent_vault");
-
-    amcf->vault_zone = ngx_shared_memory_add(cf, &name, NGX_AGENT_VAULT_ZONE,
-                                             &ngx_agent_broker_module);
-    if (amcf->vault_zone == NULL) {
-        return NGX_ERROR;
-    }
-
-    amcf->vault_zone->init = ngx_agent_zone_vault_init;
-    amcf->vault_zone->data = amcf;
-
-    return NGX_OK;
+    return zone;
 }
 
 
