@@ -176,7 +176,7 @@ box_start(box_t *box, box_spec_t *spec, fault_t *fault)
 
     *box = (box_t) {
         .pid = -1, .pidfd = -1, .sync = sync[0], .lifeline = lifeline[0],
-        .in = in[1], .out = out[0], .err = err[0]
+        .in = in[1], .out = out[0], .err = err[0], .wall = spec->wall
     };
 
     spec->sync = sync[1];

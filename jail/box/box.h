@@ -53,7 +53,12 @@ typedef struct {
 } box_writable_t;
 
 
+typedef struct wall_s  wall_t;          /* wall.h */
+
+
 typedef struct {
+
+    const wall_t    *wall;
 
     /* the identity outside, and whether the caller may leave its groups */
     uid_t            outer_uid;
@@ -155,13 +160,14 @@ bool box_has_tmp(const box_spec_t *spec);
 /* The launcher's side. */
 
 typedef struct {
-    pid_t  pid;
-    int    pidfd;
-    int    sync;
-    int    lifeline;
-    int    in;                          /* -1: none */
-    int    out;
-    int    err;
+    pid_t          pid;
+    int            pidfd;
+    int            sync;
+    int            lifeline;
+    int            in;                  /* -1: none */
+    int            out;
+    int            err;
+    const wall_t  *wall;
 } box_t;
 
 

@@ -32,6 +32,7 @@
 #include "base/fd_pass.h"
 #include "box/report.h"
 #include "box/setup.h"
+#include "box/wall.h"
 
 
 #ifndef CLONE_NEWTIME
@@ -152,7 +153,8 @@ setup_run(const box_spec_t *spec)
     }
 
     if (pid == 0) {
-        exec_main(&s);
+        spec->wall->run(&s);
+        _exit(127);
     }
 
     if (pid == -1) {

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "box/wall.h"
 #include "broker/broker.h"
 #include "broker/open_reply.h"
 
@@ -135,12 +136,10 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
         return task_wrong(fault, "box.isolation");
     }
 
-    if (strcmp(isolation, "namespaces") != 0) {
-        return fault_set_cause(fault, STAGE_POLICY, 0,
-                               CAUSE_POLICY_ISOLATION,
-                               "the policy asks for isolation \"%.40s\", "
-                               "which this launcher does not build",
-                               isolation);
+    spec->wall = wall_find(isolation, fault);
+
+    if (spec->wall == NULL) {
+        return -1;
     }
 
     list = json_object_get(box, "writable");

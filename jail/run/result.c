@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "box/wall.h"
 #include "run/result.h"
 #include "box/seccomp_table.h"
 
@@ -154,14 +155,12 @@ result_text(result_t *r)
                      "workspace", r->workspace ? json_incref(r->workspace)
                                                : json_null(),
 
-                     "enforced", "isolation", r->is_built ? "namespaces" : NULL,
-                                 "kernel", r->is_built ? "shared" : NULL,
-                                 "broker", r->is_built && r->broker
-                                           ? "1" : NULL,
-                                 "cgroup", r->is_built ? r->cgroup : NULL,
-                                 "seccomp", r->is_built ? SECCOMP_PROFILE
-                                                        : NULL,
-                                 "landlock", r->is_built
+                     "enforced", "isolation", r->wall ? r->wall->name : NULL,
+                                 "kernel", r->wall ? r->wall->kernel : NULL,
+                                 "broker", r->wall && r->broker ? "1" : NULL,
+                                 "cgroup", r->wall ? r->cgroup : NULL,
+                                 "seccomp", r->wall ? SECCOMP_PROFILE : NULL,
+                                 "landlock", r->wall
                                              ? json_integer(r->landlock)
                                              : json_null(),
                                  "policy_hash", r->policy_hash[0]

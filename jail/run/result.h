@@ -94,7 +94,7 @@ typedef struct {
     char          policy_hash[BROKER_HASH_MAX + 1];
     const char   *cgroup;       /* version, or NULL */
     int           landlock;     /* version, or 0 */
-    bool          is_built;     /* all walls were up */
+    const wall_t *wall;         /* the one that was up, or NULL */
 } result_t;
 
 

@@ -20,6 +20,7 @@
 #include "env/env.h"
 #include "base/host.h"
 #include "box/landlock.h"
+#include "box/wall.h"
 #include "run/raw.h"
 #include "files/readable.h"
 #include "run/run.h"
@@ -85,11 +86,13 @@ run(options_t *options, char *scrub, size_t scrub_len)
     r.spec.scrub = scrub;
     r.spec.scrub_len = scrub_len;
     r.spec.files = r.files;
-    r.box = (box_t) { -1, -1, -1, -1, -1, -1, -1 };
+    r.box = (box_t) { -1, -1, -1, -1, -1, -1, -1, NULL };
     r.spec.has_stdin = options->has_stdin;
     r.artifacts.dir = -1;
     r.workspace.dir = -1;
     r.workspace.before.content = -1;
+
+    r.spec.wall = wall_find(WALL_DEFAULT, &r.result.fault);
 
     limits_default(r.result.limits);
     cgroup_clear(&r.cgroup);

@@ -302,7 +302,7 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
 
     case REPORT_EXEC:
         s->is_executing = true;
-        s->result->is_built = true;
+        s->result->wall = s->box->wall;
         s->ndisks = nfds < BOX_DISKS_MAX ? nfds : BOX_DISKS_MAX;
         (void) memcpy(s->disks, fds, s->ndisks * sizeof(int));
         break;

@@ -1,0 +1,39 @@
+/*
+ * What stands between a task and the host's kernel.  Every wall is put up in
+ * the same box: namespaces, cgroup, doors, limits and the ways to end it are
+ * the same.  A row says what becomes the box's main process.
+ */
+
+#ifndef JAIL_WALL_H
+#define JAIL_WALL_H
+
+#include "box/setup.h"
+
+
+#define WALL_DEFAULT  "namespaces"
+
+
+struct wall_s {
+    const char  *name;          /* "isolation" of a policy and of the result */
+    const char  *kernel;        /* the task's: shared, userspace or own */
+    const char  *needs;         /* a program of the host's, or NULL */
+
+    /*
+     * In the main process, when the box is complete: executes the task, or
+     * what runs it.  Reports a fault and exits if it cannot; never returns.
+     */
+    void       (*run)(setup_t *s);
+};
+
+
+/* All that are built in; the last row has no name. */
+extern const wall_t  wall_table[];
+
+/*
+ * The wall of this name.  NULL with the fault set if none is built in, or
+ * this host has not what it needs.
+ */
+const wall_t *wall_find(const char *name, fault_t *fault);
+
+
+#endif /* JAIL_WALL_H */
