@@ -262,9 +262,6 @@ jail_doctor(int argc, char **argv)
 static int
 jail_version(int argc, char **argv)
 {
-    (void) argc;
-    (void) argv;
-
     (void) puts("jail " JAIL_VERSION);
 
     return fflush(stdout) == 0 ? STATUS_DELIVERED : STATUS_SETUP;
@@ -274,9 +271,6 @@ jail_version(int argc, char **argv)
 static int
 jail_help(int argc, char **argv)
 {
-    (void) argc;
-    (void) argv;
-
     options_help(stdout);
 
     return fflush(stdout) == 0 ? STATUS_DELIVERED : STATUS_SETUP;

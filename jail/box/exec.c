@@ -31,7 +31,7 @@ static int exec_is_program(const char *path);
 noreturn void
 exec_main(setup_t *s)
 {
-    int            fd, null, err;
+    int            fd, null;
     sigset_t       set;
     struct rlimit  files;
 
@@ -55,8 +55,7 @@ exec_main(setup_t *s)
     {
         (void) report_detail(s, "the task's session and streams cannot be "
                              "made");
-        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
+        report_fault(s, STAGE_START);
     }
 
     /*
@@ -69,8 +68,7 @@ exec_main(setup_t *s)
         != 0)
     {
         (void) report_detail(s, "the launcher cannot be told of the start");
-        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
+        report_fault(s, STAGE_START);
     }
 
     /*
@@ -83,14 +81,11 @@ exec_main(setup_t *s)
 
     if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
         (void) report_detail(s, "the limit of open files cannot be set");
-        (void) report_send(s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
+        report_fault(s, STAGE_START);
     }
 
-    err = exec_program(s);
-
-    (void) report_send(s, REPORT_FAULT, STAGE_EXEC, err, NULL, 0);
-    _exit(127);
+    errno = exec_program(s);
+    report_fault(s, STAGE_EXEC);
 }
 
 

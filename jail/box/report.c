@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd_pass.h"
 #include "box/report.h"
@@ -52,6 +53,14 @@ report_send(setup_t *s, report_kind_t kind, stage_t stage, int err,
     n = fd_pass_send(s->spec->sync, &report, sizeof(report), fds, nfds, 0);
 
     return n == (ssize_t) sizeof(report) ? 0 : -1;
+}
+
+
+noreturn void
+report_fault(setup_t *s, stage_t stage)
+{
+    (void) report_send(s, REPORT_FAULT, stage, errno, NULL, 0);
+    _exit(1);
 }
 
 

@@ -16,6 +16,9 @@ int report_detail(setup_t *s, const char *fmt, ...)
 int report_send(setup_t *s, report_kind_t kind, stage_t stage, int err,
     const int *fds, unsigned nfds);
 
+/* Sends the fault of this stage, with errno, and ends the process. */
+noreturn void report_fault(setup_t *s, stage_t stage);
+
 /*
  * Waits for this byte of the launcher's, and keeps the descriptors that come
  * with it.  -1 with errno: EPIPE for its end or another byte.

@@ -127,9 +127,7 @@ setup_run(const box_spec_t *spec)
     for (i = 0; i < sizeof(setup_steps) / sizeof(setup_steps[0]); i++) {
 
         if (setup_steps[i].run(&s) != 0) {
-            (void) report_send(&s, REPORT_FAULT, setup_steps[i].stage, errno,
-                               NULL, 0);
-            _exit(1);
+            report_fault(&s, setup_steps[i].stage);
         }
     }
 
@@ -159,8 +157,7 @@ setup_run(const box_spec_t *spec)
 
     if (pid == -1) {
         (void) report_detail(&s, "the main process cannot be made");
-        (void) report_send(&s, REPORT_FAULT, STAGE_START, errno, NULL, 0);
-        _exit(1);
+        report_fault(&s, STAGE_START);
     }
 
     /* the launcher takes the end of `sync` for exec: only main may hold it */
@@ -326,8 +323,6 @@ setup_time(setup_t *s)
     int              fd;
     char             text[128];
     struct timespec  mono, boot;
-
-    (void) s;
 
     if (unshare(CLONE_NEWTIME) != 0) {
         return 0;

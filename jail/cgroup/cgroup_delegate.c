@@ -165,7 +165,6 @@ delegate_nothing(const char *path, const char *names, fault_t *fault)
 static bool
 delegate_manager_has_all(const char *path, unsigned uid)
 {
-    int          dir, rc;
     char         name[64], list[CGROUP_FILE_MAX], names[64];
     char         manager[CGROUP_PATH_MAX];
     const char  *p;
@@ -180,12 +179,8 @@ delegate_manager_has_all(const char *path, unsigned uid)
     (void) snprintf(manager, sizeof(manager), "%.*s",
                     (int) (p - path + strlen(name) - 1), path);
 
-    dir = open(manager, O_PATH|O_DIRECTORY|O_CLOEXEC);
-    rc = dir == -1 ? -1 : cgroup_file_read(dir, "cgroup.controllers", list,
-                                           sizeof(list));
-    cgroup_close(&dir, 1);
-
-    return rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names));
+    return cgroup_path_read(manager, "cgroup.controllers", list, sizeof(list))
+           == 0 && !cgroup_delegate_lacks(list, names, sizeof(names));
 }
 
 

@@ -303,6 +303,22 @@ cgroup_file_get(int fd, char *text, size_t cap)
 
 
 int
+cgroup_path_read(const char *path, const char *file, char *text, size_t cap)
+{
+    char  whole[CGROUP_PATH_MAX + 64];
+
+    if (snprintf(whole, sizeof(whole), "%s/%s", path, file)
+        >= (int) sizeof(whole))
+    {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+
+    return cgroup_file_read(AT_FDCWD, whole, text, cap);
+}
+
+
+int
 cgroup_file_value(int dir, const char *file, const char *key,
     uint64_t *value)
 {
@@ -313,6 +329,54 @@ cgroup_file_value(int dir, const char *file, const char *key,
     }
 
     return cgroup_text_value(text, key, value);
+}
+
+
+int
+cgroup_limits_set(const int *dirs, const cgroup_limit_t *table, size_t n,
+    const uint64_t limits[LIMIT_COUNT], fault_t *fault)
+{
+    size_t                 i;
+    char                   text[64], seen[64];
+    uint64_t               value;
+    const cgroup_limit_t  *l;
+
+    for (i = 0; i < n; i++) {
+        l = &table[i];
+        value = limits[l->limit] * l->factor / l->divisor + l->extra;
+
+        if (l->pages) {
+            value -= value % (uint64_t) sysconf(_SC_PAGESIZE);
+        }
+
+        (void) snprintf(text, sizeof(text), "%" PRIu64 "%s", value, l->rest);
+
+        if (cgroup_file_set(dirs[l->dir], l->file, text, seen, sizeof(seen))
+            != 0)
+        {
+            if (errno == ENOENT && l->absent) {
+
+                if (l->absent(fault) == 0) {
+                    continue;
+                }
+
+                return -1;
+            }
+
+            return fault_set(fault, STAGE_CGROUP, errno,
+                             "%s could not be written to %s", text, l->file);
+        }
+
+        seen[strcspn(seen, "\n")] = '\0';
+
+        if (strcmp(seen, text) != 0) {
+            return fault_set(fault, STAGE_CGROUP, 0,
+                             "%s holds \"%.32s\" and not the \"%.32s\" that "
+                             "was written to it", l->file, seen, text);
+        }
+    }
+
+    return 0;
 }
 
 

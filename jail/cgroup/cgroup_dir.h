@@ -29,6 +29,22 @@ typedef struct {
 } cgroup_counter_t;
 
 
+/* What a limit of the task's becomes in a file of the group. */
+typedef struct {
+    int          dir;                   /* index of the group's directories */
+    const char  *file;
+    limit_id_t   limit;
+    uint64_t     factor;                /* of the limit's unit */
+    uint64_t     divisor;
+    uint64_t     extra;
+    bool         pages;                 /* kept in whole pages, rounded down */
+    const char  *rest;                  /* what follows the number */
+
+    /* 0 if the file need not exist, else -1 with a fault; NULL: it must */
+    int        (*absent)(fault_t *fault);
+} cgroup_limit_t;
+
+
 /*
  * Claims a slot: makes the directory PREFIX<slot> below cg->parents[0],
  * locks it, sets cg->name, cg->slot and cg->lock.  `where` and
@@ -64,6 +80,10 @@ int cgroup_file_set(int dir, const char *file, const char *text, char *seen,
 /* The text, at most cap - 1 bytes of it and a NUL; -1 with errno. */
 int cgroup_file_read(int dir, const char *file, char *text, size_t cap);
 
+/* The same of a file of the group at this path. */
+int cgroup_path_read(const char *path, const char *file, char *text,
+    size_t cap);
+
 /* As cgroup_text_value(), of a file; -1 also when it cannot be read. */
 int cgroup_file_value(int dir, const char *file, const char *key,
     uint64_t *value);
@@ -75,6 +95,10 @@ int cgroup_file_value(int dir, const char *file, const char *key,
  */
 void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
     size_t n, bool is_gone, cgroup_usage_t *usage);
+
+/* Writes each limit, then reads and compares it; -1 with a fault. */
+int cgroup_limits_set(const int *dirs, const cgroup_limit_t *table, size_t n,
+    const uint64_t limits[LIMIT_COUNT], fault_t *fault);
 
 /* Closes those that are not -1 and makes them so. */
 void cgroup_close(int *fds, unsigned n);

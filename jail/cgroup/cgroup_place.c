@@ -52,23 +52,14 @@ static int place_outside(const char *own, fault_t *fault);
 cgroup_offer_t
 cgroup_place_offers(void)
 {
-    int   dir, rc;
     char  path[CGROUP_PATH_MAX], list[CGROUP_FILE_MAX], names[64];
 
-    if (place_mount(path, sizeof(path)) != 0) {
+    if (place_mount(path, sizeof(path)) != 0 || access(path, F_OK) != 0) {
         return CGROUP_OFFERS_NONE;
     }
 
-    dir = open(path, O_PATH|O_DIRECTORY|O_CLOEXEC);
-
-    if (dir == -1) {
-        return CGROUP_OFFERS_NONE;
-    }
-
-    rc = cgroup_file_read(dir, "cgroup.controllers", list, sizeof(list));
-    (void) close(dir);
-
-    return rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names))
+    return cgroup_path_read(path, "cgroup.controllers", list, sizeof(list))
+           == 0 && !cgroup_delegate_lacks(list, names, sizeof(names))
            ? CGROUP_OFFERS_ALL : CGROUP_OFFERS_SOME;
 }
 
@@ -179,17 +170,15 @@ place_mount(char *path, size_t cap)
 static int
 place_own(char *mount, char *own, size_t cap, fault_t *fault)
 {
-    int     fd, rc;
+    int     rc;
     char    text[2 * CGROUP_PATH_MAX], root[CGROUP_PATH_MAX];
     char   *line, group[CGROUP_PATH_MAX];
     FILE   *f;
     size_t  n;
 
-    fd = open("/proc/self", O_PATH|O_DIRECTORY|O_CLOEXEC);
-    rc = fd == -1 ? -1 : cgroup_file_read(fd, "cgroup", text, sizeof(text));
-    cgroup_close(&fd, 1);
-
-    if (rc != 0 || cgroup_text_own(text, group, sizeof(group)) != 0) {
+    if (cgroup_file_read(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text))
+        != 0
+        || cgroup_text_own(text, group, sizeof(group)) != 0) {
         return fault_set(fault, STAGE_CGROUP, errno,
                          "this process's group is not in "
                          "/proc/self/cgroup as it should be");
@@ -233,25 +222,19 @@ place_own(char *mount, char *own, size_t cap, fault_t *fault)
 static int
 place_root(char *path, size_t cap, fault_t *fault)
 {
-    int      dir, rc;
-    char     list[CGROUP_FILE_MAX], names[64], *p;
-    size_t   n;
+    char    list[CGROUP_FILE_MAX], names[64], *p;
+    size_t  n;
 
     if (cgroup_place_tree(0, path, cap) != 0) {
         return fault_set(fault, STAGE_CGROUP, errno,
                          "no unified hierarchy is mounted");
     }
 
-    dir = open(path, O_PATH|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
-
-    if (dir != -1) {
-        rc = cgroup_file_read(dir, "cgroup.subtree_control", list,
-                              sizeof(list));
-        (void) close(dir);
-
-        if (rc == 0 && !cgroup_delegate_lacks(list, names, sizeof(names))) {
-            return 0;
-        }
+    if (cgroup_path_read(path, "cgroup.subtree_control", list, sizeof(list))
+        == 0
+        && !cgroup_delegate_lacks(list, names, sizeof(names)))
+    {
+        return 0;
     }
 
     /* from above: a group can give only what it was given */

@@ -48,17 +48,6 @@ enum {
 _Static_assert(V1_COUNT <= CGROUP_ATTACH_MAX, "too many controllers");
 
 
-typedef struct {
-    int          controller;
-    const char  *file;
-    limit_id_t   limit;
-    uint64_t     factor;                /* of the limit's unit */
-    uint64_t     divisor;
-    uint64_t     extra;
-    bool         optional;              /* the file need not exist */
-} v1_limit_t;
-
-
 static const char *const  v1_controllers[V1_COUNT] = {
     [V1_PIDS] = "pids",
     [V1_MEMORY] = "memory",
@@ -83,13 +72,20 @@ static const cause_t  v1_causes[V1_COUNT] = {
  * little in spite of it; what many have is for the launcher to look at.
  */
 
-static const v1_limit_t  v1_limits[] = {
-    { V1_PIDS, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD, false },
-    { V1_MEMORY, "memory.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, false },
-    { V1_MEMORY, "memory.memsw.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, true },
+static int v1_memsw_absent(fault_t *fault);
+
+
+static const cgroup_limit_t  v1_limits[] = {
+    { V1_PIDS, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD, false, "",
+      NULL },
+    { V1_MEMORY, "memory.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, true, "",
+      NULL },
+    { V1_MEMORY, "memory.memsw.limit_in_bytes", LIMIT_MEMORY, 1, 1, 0, true,
+      "", v1_memsw_absent },
     { V1_MEMORY, "memory.kmem.tcp.limit_in_bytes", LIMIT_MEMORY, 1,
-      V1_SOCKETS_SHARE, 0, false },
-    { V1_CPU, "cpu.cfs_quota_us", LIMIT_CPU, V1_CPU_PERIOD, 1000, 0, false },
+      V1_SOCKETS_SHARE, 0, true, "", NULL },
+    { V1_CPU, "cpu.cfs_quota_us", LIMIT_CPU, V1_CPU_PERIOD, 1000, 0, false,
+      "", NULL },
 };
 
 
@@ -130,8 +126,6 @@ static int v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make,
 static int v1_gone(void *data, const char *name, int lock);
 static int v1_remove_slot(int parents[V1_COUNT], const char *name,
     unsigned tries);
-static int v1_set(int dir, const v1_limit_t *l, uint64_t limit,
-    fault_t *fault);
 
 
 const cgroup_ops_t  cgroup_v1 = {
@@ -185,8 +179,7 @@ v1_claim(cgroup_t *cg, fault_t *fault)
 static int
 v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 {
-    int                i;
-    const v1_limit_t  *l, *end;
+    int  i;
 
     for (i = 0; i < V1_COUNT; i++) {
 
@@ -223,14 +216,17 @@ v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 
     cg->nattach = V1_COUNT;
 
-    end = v1_limits + sizeof(v1_limits) / sizeof(v1_limits[0]);
+    return cgroup_limits_set(cg->dirs, v1_limits,
+                             sizeof(v1_limits) / sizeof(v1_limits[0]), limits,
+                             fault);
+}
 
-    for (l = v1_limits; l < end; l++) {
-        if (v1_set(cg->dirs[l->controller], l, limits[l->limit], fault) != 0) {
-            return -1;
-        }
-    }
 
+/* A kernel that does not count swap. */
+
+static int
+v1_memsw_absent(fault_t *fault)
+{
     return 0;
 }
 
@@ -319,8 +315,6 @@ static int
 v1_gone(void *data, const char *name, int lock)
 {
     int  dir, *parents;
-
-    (void) lock;
 
     parents = data;
 
@@ -533,41 +527,6 @@ v1_remove_slot(int parents[V1_COUNT], const char *name, unsigned tries)
         if (cgroup_dir_remove(parents[i], name, &tries) != 0) {
             return -1;
         }
-    }
-
-    return 0;
-}
-
-
-static int
-v1_set(int dir, const v1_limit_t *l, uint64_t limit, fault_t *fault)
-{
-    char      text[24], seen[24];
-    uint64_t  value, held;
-
-    value = limit * l->factor / l->divisor + l->extra;
-
-    (void) sprintf(text, "%" PRIu64, value);
-
-    if (cgroup_file_set(dir, l->file, text, seen, sizeof(seen)) != 0) {
-
-        if (l->optional && errno == ENOENT) {
-            return 0;
-        }
-
-        return fault_set(fault, STAGE_CGROUP, errno,
-                         "%" PRIu64 " could not be written to %s", value,
-                         l->file);
-    }
-
-    /* memory is kept in whole pages, rounded down */
-
-    if (cgroup_text_value(seen, NULL, &held) != 0
-        || (held != value && held != (value & ~(uint64_t) 4095)))
-    {
-        return fault_set(fault, STAGE_CGROUP, 0,
-                         "%s does not hold the %" PRIu64 " that was written "
-                         "to it", l->file, value);
     }
 
     return 0;

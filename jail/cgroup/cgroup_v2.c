@@ -28,15 +28,7 @@
 #define V2_TRIES       50               /* ms, for rmdir after that */
 
 
-typedef struct {
-    const char  *file;
-    limit_id_t   limit;
-    uint64_t     factor;                /* of the limit's unit */
-    uint64_t     divisor;
-    uint64_t     extra;
-    bool         pages;                 /* kept in whole pages, rounded down */
-    const char  *rest;                  /* what follows the number */
-} v2_limit_t;
+static int v2_swap_absent(fault_t *fault);
 
 
 /*
@@ -44,12 +36,13 @@ typedef struct {
  * what goes on without it would lie.
  */
 
-static const v2_limit_t  v2_limits[] = {
-    { "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD, false, "" },
-    { "memory.max", LIMIT_MEMORY, 1, 1, 0, true, "" },
-    { "memory.swap.max", LIMIT_MEMORY, 0, 1, 0, false, "" },
-    { "memory.oom.group", LIMIT_MEMORY, 0, 1, 1, false, "" },
-    { "cpu.max", LIMIT_CPU, V2_CPU_PERIOD, 1000, 0, false, " 100000" },
+static const cgroup_limit_t  v2_limits[] = {
+    { 0, "pids.max", LIMIT_PIDS, 1, 1, CGROUP_PIDS_OVERHEAD, false, "", NULL },
+    { 0, "memory.max", LIMIT_MEMORY, 1, 1, 0, true, "", NULL },
+    { 0, "memory.swap.max", LIMIT_MEMORY, 0, 1, 0, false, "", v2_swap_absent },
+    { 0, "memory.oom.group", LIMIT_MEMORY, 0, 1, 1, false, "", NULL },
+    { 0, "cpu.max", LIMIT_CPU, V2_CPU_PERIOD, 1000, 0, false, " 100000",
+      NULL },
 };
 
 
@@ -77,9 +70,6 @@ static void v2_remove(cgroup_t *cg);
 static int v2_sweep(uid_t uid, unsigned max);
 static int v2_sweep_all(void);
 
-static int v2_set(int dir, const v2_limit_t *l, uint64_t limit,
-    fault_t *fault);
-static bool v2_has_swap(void);
 static void v2_wait(int dir);
 static int v2_gone(void *data, const char *name, int lock);
 
@@ -130,88 +120,37 @@ v2_claim(cgroup_t *cg, fault_t *fault)
 static int
 v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 {
-    const v2_limit_t  *l, *end;
-
-    end = v2_limits + sizeof(v2_limits) / sizeof(v2_limits[0]);
-
-    for (l = v2_limits; l < end; l++) {
-        if (v2_set(cg->dirs[0], l, limits[l->limit], fault) != 0) {
-            return -1;
-        }
-    }
-
-    return 0;
+    return cgroup_limits_set(cg->dirs, v2_limits,
+                             sizeof(v2_limits) / sizeof(v2_limits[0]), limits,
+                             fault);
 }
 
 
-/* Written, then read again and compared. */
+/*
+ * Not there in a kernel without swap, or told not to count it: a line after
+ * the heading of /proc/swaps; what cannot be read may be one.
+ */
 
 static int
-v2_set(int dir, const v2_limit_t *l, uint64_t limit, fault_t *fault)
+v2_swap_absent(fault_t *fault)
 {
-    char      text[64], seen[64];
-    uint64_t  value;
+    char  text[CGROUP_FILE_MAX], *p;
 
-    value = limit * l->factor / l->divisor + l->extra;
+    p = NULL;
 
-    if (l->pages) {
-        value -= value % (uint64_t) sysconf(_SC_PAGESIZE);
-    }
+    if (cgroup_file_read(AT_FDCWD, "/proc/swaps", text, sizeof(text)) == 0) {
+        p = strchr(text, '\n');
 
-    (void) snprintf(text, sizeof(text), "%" PRIu64 "%s", value, l->rest);
-
-    if (cgroup_file_set(dir, l->file, text, seen, sizeof(seen)) != 0) {
-
-        /* not there in a kernel without swap, or told not to count it */
-
-        if (errno == ENOENT && strcmp(l->file, "memory.swap.max") == 0) {
-
-            if (!v2_has_swap()) {
-                return 0;
-            }
-
-            return fault_set_cause(fault, STAGE_CGROUP, ENOENT,
-                                   CAUSE_CGROUP_SWAP,
-                                   "this host has swap and does not limit it");
+        if (p == NULL || p[1] == '\0') {
+            return 0;
         }
 
-        return fault_set(fault, STAGE_CGROUP, errno,
-                         "%s could not be written to %s", text, l->file);
+    } else if (errno == ENOENT) {
+        return 0;
     }
 
-    seen[strcspn(seen, "\n")] = '\0';
-
-    if (strcmp(seen, text) != 0) {
-        return fault_set(fault, STAGE_CGROUP, 0,
-                         "%s holds \"%.32s\" and not the \"%.32s\" that was "
-                         "written to it", l->file, seen, text);
-    }
-
-    return 0;
-}
-
-
-/* A line after the heading of /proc/swaps; what cannot be read may be one. */
-
-static bool
-v2_has_swap(void)
-{
-    int    fd, rc;
-    char   text[CGROUP_FILE_MAX], *p;
-
-    fd = open("/proc", O_PATH|O_DIRECTORY|O_CLOEXEC);
-    rc = fd == -1 ? -1 : cgroup_file_read(fd, "swaps", text, sizeof(text));
-
-    if (rc != 0) {
-        rc = errno == ENOENT ? 0 : -1;
-        cgroup_close(&fd, 1);
-        return rc != 0;
-    }
-
-    (void) close(fd);
-    p = strchr(text, '\n');
-
-    return p != NULL && p[1] != '\0';
+    return fault_set_cause(fault, STAGE_CGROUP, ENOENT, CAUSE_CGROUP_SWAP,
+                           "this host has swap and does not limit it");
 }
 
 
@@ -233,8 +172,6 @@ v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
 static void
 v2_kill(cgroup_t *cg, pid_t init)
 {
-    (void) init;
-
     if (cg->dirs[0] != -1) {
         (void) cgroup_file_write(cg->dirs[0], "cgroup.kill", "1");
         (void) cgroup_file_write(cg->dirs[0], "cpu.max", "max");
