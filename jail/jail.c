@@ -4,28 +4,54 @@
  * Theory of operation
  *
  *   launcher (the caller's identity)          broker (nginx)
- *     |  reads the task's files                  |
- *     |  ---- open ----------------------------> |   control.c, broker.c
- *     |  <--- limits, paths, doors ------------- |
- *     |  makes a cgroup, sets its limits             cgroup_v1.c, _v2.c
- *     |  clone3: all namespaces at once              box.c
- *     |     |
- *     |     +-- pid 1 of the box                     setup.c, mounts.c
- *     |     |     joins the cgroup, makes the doors' sockets
- *     |  maps ids ----- 'M' on `sync` -------->
- *     |  <------------- the sockets -----------
- *     |  ---- serve, with the sockets ---------> |
- *     |     |     builds the root, leaves the old one,
- *     |     |     drops everything it could do
- *     |  <--- lease ---------------------------- |
- *     |  -------------- 'G' on `sync` -------->
- *     |     |     forks:
- *     |     |        +-- the main process: exec COMMAND  setup_main.c
- *     |     +-- stays as the reaper                  reaper.c
  *     |
- *     |  one poll over everything                    supervise.c
- *     |  <---- close, with what was used ------> |
- *     |  prints the result                           result.c
+ *     |  run_files, run_variables, run_out, run_lock
+ *     |     what the caller gives, read with the caller's rights
+ *     |  run_open: broker_open
+ *     |  ---- open ----------------------------> |
+ *     |  <--- limits, paths, doors, wall ------- |
+ *     |  run_readable, run_trust, run_limits, run_workspace
+ *     |     what of it this host can give, and the workspace's copy
+ *     |  run_cgroup: claims a cgroup, and with it an id for the box
+ *     |  run_program, run_signals
+ *     |  run_box: box_start
+ *     |     plan_make: the list of what the box's file system is made of
+ *     |     clone3: all namespaces but those for net, cgroup and time
+ *     |     |
+ *     |     +-- pid 1 of the box: setup_run, the table setup_steps
+ *     |     |     setup_tie, setup_descriptors: it dies with the launcher,
+ *     |     |        and holds nothing of the caller's
+ *     |     |     setup_net, doors_loopback, routes_local, doors_open,
+ *     |     |     setup_hostname, setup_time
+ *     |  <------------- the doors' sockets ----
+ *     |  the cgroup's limits; box_admit: ids, resource limits
+ *     |  -------------- 'M' on `sync` -------->
+ *     |  guard_start, if the box needs one
+ *     |     |     setup_identity
+ *     |  supervise_run: one poll over everything that can happen
+ *     |  broker_serve
+ *     |  ---- serve, with the sockets ---------> |
+ *     |     |     mounts_private, mounts_root, mounts_build: the new root
+ *     |     |     setup_cgroup, setup_cgroup_namespace: joins its group
+ *     |     |     mounts_workspace, mounts_files: what the task works on
+ *     |     |     mounts_pivot: leaves the old root
+ *     |     |     setup_scheduling, setup_privileges, landlock_enter,
+ *     |     |     seccomp_enter: drops everything it could do
+ *     |     |     setup_ready
+ *     |  <--- lease ---------------------------- |
+ *     |  box_go ------- 'G' on `sync` -------->
+ *     |     |     forks:
+ *     |     |        +-- the main process: exec_main, by the wall's row
+ *     |     |              <- the writable mounts on `sync`
+ *     |     |              execve of COMMAND
+ *     |     +-- stays as the reaper: reaper_run
+ *     |
+ *     |  until the pidfd of pid 1 says that the box is gone
+ *     |  result_judge
+ *     |  run_close: broker_close
+ *     |  ---- close, with what was used -------> |
+ *     |     run_collect: files the task left; the cgroup's removal
+ *     |  run_print, or with --raw the status
  *
  * Descriptors between launcher and box:
  *
@@ -33,11 +59,12 @@
  *             stage; its end closes at exec, which starts the wall clock.
  *   lifeline  A stream.  The reaper ends the box when it hangs up, whatever
  *             ended the launcher; and sends how the main process ended.
- *   out, err  Pipes; the only ones that the task gets.
+ *   in        A pipe, with --stdin.
+ *   out, err  Pipes; with `in` the only ones that the task gets.
  *
  * A box with a small share of the processors has a guard beside it, a second
  * child of the launcher's that ends the box for a launcher that was killed
- * (guard.c).  Between them is `hangup`, a socket that ends with the launcher.
+ * (guard.c).  Between them is a socket that hangs up with the launcher.
  *
  * Who waits for whom: the launcher for the pidfd of pid 1, which says that
  * the whole pid namespace is gone; pid 1 for all processes of the box.
@@ -46,6 +73,105 @@
  * No file of the host's is created, but one cgroup directory (with v1 one for
  * each controller), locked by its launcher; the next start sweeps those whose
  * launchers were killed.
+ *
+ * Files: a folder uses only those below it in this list, and no files call
+ * each other in a circle (t/structure.t).
+ *
+ *   doctor/   jail doctor: what this host can enforce
+ *     doctor.c doctor.h                     the command
+ *     doctor_compare.c doctor_compare.h     a plain child beside a box
+ *     doctor_report.c doctor_report.h       what is printed
+ *     layer.c layer.h                       the layers, a table
+ *     probe.c probe.h                       a child that tries one layer
+ *     probe_box.c                           layers that are a whole box
+ *     probe_host.c                          of the host and its operator
+ *     probe_kernel.c                        layers without namespaces
+ *     probe_namespace.c                     layers in namespaces
+ *     attempt.c attempt.h                   what must be refused, as rows
+ *     attempt_doors.c                       four doors left open otherwise
+ *     attempt_main.c                        run in the place of a task
+ *     attempt_refused.c                     calls that a box refuses
+ *     attempt_run.c                         starting it, reading what it found
+ *     target.c target.h                     what attempts aim at
+ *   run/      one task, from options to result
+ *     run.c run.h                           the steps, in their order
+ *     run_task.h                            one task, for the steps
+ *     supervise.c supervise.h               the loop while the box lives
+ *     supervise_limits.c                    usage, ten times a second
+ *     supervise_streams.c                   the task's streams in it
+ *     guard.c guard.h                       ends a box for a dead launcher
+ *     options.c options.h                   the command line, a table
+ *     output.c output.h                     a captured stream, cut
+ *     stream.c stream.h                     a stream passed through
+ *     terminal.c terminal.h                 without what a terminal obeys
+ *     raw.c raw.h                           the status with --raw
+ *     result.c result.h                     the result object
+ *     run_take.c
+ *   broker/   the lease
+ *     broker.c broker.h                     open, serve, resume, close
+ *     control.c control.h                   lines to and from the broker
+ *     open_reply.c open_reply.h             the reply of open, read
+ *   box/      the box, from its plan to exec
+ *     box.c box.h                           the description; clone, admit, go
+ *     spec.c                                what follows from the description
+ *     plan.c plan.h                         its file system, decided before
+ *     plan_trust.c plan_trust.h             certificates in it
+ *     mount_list.c mount_list.h             the list that the plan is
+ *     mount_table.h                         what every box has, the table
+ *     setup.c setup.h                       from clone to exec, the table
+ *     report.c report.h                     what its steps tell the launcher
+ *     mounts.c                              the list, carried out
+ *     mount_ops.c mount_ops.h               what that is put together from
+ *     sys_mount.h                           the system calls
+ *     doors.c                               sockets that lead to the broker
+ *     routes.c                              every address leads to them
+ *     landlock.c landlock.h                 files, said a second time
+ *     seccomp.c                             loads the filter
+ *     seccomp_table.h                       the calls a task may make
+ *     seccomp_gen.c                         compiles it when jail is built
+ *     wall.c wall.h                         what isolates, a table
+ *     exec.c                                the main process until its exec
+ *     reaper.c                              pid 1 until the end
+ *   cgroup/   limits
+ *     cgroup.c cgroup.h                     which version this host has
+ *     cgroup_v1.c
+ *     cgroup_v2.c
+ *     cgroup_dir.c cgroup_dir.h             the directory and files of a box
+ *     cgroup_place.c cgroup_place.h         where boxes' groups are (v2)
+ *     cgroup_delegate.c cgroup_delegate.h   controllers for children (v2)
+ *     cgroup_text.c cgroup_text.h           the kernel's words, parsed
+ *   files/    what goes in and comes out
+ *     files.c files.h                       the task's files, read
+ *     copy.c copy.h                         copying and hashing content
+ *     walk.c walk.h                         over what is below a directory
+ *     tree.c tree.h                         a directory's content, a list
+ *     directory.c directory.h               the names in one
+ *     beneath.c beneath.h                   opening what a task has left
+ *     artifacts.c artifacts.h               what it left, taken out
+ *     media_type.c media_type.h             what a file is
+ *     readable.c readable.h                 a path of the policy, judged
+ *     workspace.c workspace.h               the way into the box
+ *     workspace_back.c                      the way back
+ *     workspace_git.c                       config of repositories
+ *     workspace_rule.c                      changes that are refused
+ *   env/      variables and trust
+ *     env.c env.h                           the task's environment
+ *     variables.c variables.h               those the caller sets
+ *     trust.c trust.h                       whom a box trusts
+ *     certificate.c certificate.h           the little that must be known
+ *     jks.c jks.h                           Java's store
+ *   base/     faults, descriptors, the host
+ *     fault.c fault.h                       the error contract
+ *     advice.c advice.h                     what to do about each
+ *     host.c host.h                         facts that explain a refusal
+ *     descriptors.c descriptors.h           closing all but a few
+ *     fd_pass.c fd_pass.h                   sent beside bytes
+ *     clock.h                               milliseconds
+ *   shared/   what both programs must agree on
+ *     box_paths.h                           paths in a box
+ *     limits.c limits.h                     the one table of limits
+ *     protocol.h                            the control protocol
+ *     utf8.c utf8.h                         UTF-8, decoded
  */
 
 #include <errno.h>

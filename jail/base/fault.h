@@ -18,7 +18,9 @@
 
 /*
  * Every step that can fail on the way to a running task, in the order in
- * which they happen.  The names are part of the result ("error"."stage").
+ * which each is first come to: what launcher and box do at the same time
+ * is listed side by side, and a workspace is locked early and unpacked late.
+ * The names are part of the result ("error"."stage").
  */
 typedef enum {
     STAGE_NONE = 0,
@@ -26,8 +28,8 @@ typedef enum {
     STAGE_NESTED,
     STAGE_CODE,
     STAGE_IN,
-    STAGE_WORKSPACE,
     STAGE_OUT,
+    STAGE_WORKSPACE,
     STAGE_BROKER,
     STAGE_POLICY,
     STAGE_CGROUP,
@@ -36,8 +38,6 @@ typedef enum {
     STAGE_RLIMITS,
     STAGE_TIE,
     STAGE_DESCRIPTORS,
-    STAGE_CGROUP_ATTACH,
-    STAGE_CGROUP_NAMESPACE,
     STAGE_NET_LO,
     STAGE_NET_ROUTE,
     STAGE_DOORS,
@@ -46,6 +46,8 @@ typedef enum {
     STAGE_PROPAGATION,
     STAGE_ROOT,
     STAGE_MOUNT,
+    STAGE_CGROUP_ATTACH,
+    STAGE_CGROUP_NAMESPACE,
     STAGE_FILES,
     STAGE_PIVOT,
     STAGE_SCHEDULING,

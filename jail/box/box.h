@@ -15,15 +15,13 @@
 #include "cgroup/cgroup.h"
 #include "base/fault.h"
 #include "files/files.h"
+#include "shared/box_paths.h"
 #include "shared/limits.h"
 #include "env/trust.h"
 #include "files/tree.h"
 
 
 #define BOX_UID            1000         /* in the box; the same for the gid */
-#define BOX_WORK           "/tmp/work"
-#define BOX_LIMITS         "/run/task/limits.json"
-#define BOX_WORK_BYTES     (256ull << 20)      /* unless the policy says */
 #define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
 
 #define BOX_DOORS_MAX      64

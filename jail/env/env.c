@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "box/box.h"
 #include "env/env.h"
+#include "shared/box_paths.h"
 
 
 #define ENV_DOOR       "127.0.0.1:8899"
