@@ -83,13 +83,19 @@ typedef struct {
     mount_op_t  *ops;
     size_t       n;
     size_t       cap;
+    char       **texts;         /* of mount_list_text() */
+    size_t       ntexts;
+    bool         is_cut;        /* there was no memory for all of it */
 } mount_list_t;
 
 
-/* Appends one operation, whose strings are not copied; -1 with errno. */
-int mount_list_add(mount_list_t *list, const mount_op_t *op);
+/* Appends one operation, whose strings are not copied. */
+void mount_list_add(mount_list_t *list, mount_op_t op);
 
-/* Strings of operations belong to nobody, and last as long as the launcher. */
+/* A string for an operation, which lasts as long as the list; never NULL. */
+const char *mount_list_text(mount_list_t *list, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 void mount_list_free(mount_list_t *list);
 
 

@@ -39,15 +39,15 @@ typedef struct {
 
 
 static int plan_row(box_spec_t *spec, const mount_row_t *row);
-static int plan_text(mount_list_t *list, const char *path, const char *text);
+static void plan_text(mount_list_t *list, const char *path, const char *text);
 static int plan_host(mount_list_t *list, const char *path, bool optional);
 static int plan_link(mount_list_t *list, const char *path, const char *host);
 static int plan_git(box_spec_t *spec, const char *path);
 static unsigned plan_policy(const box_spec_t *spec,
     plan_path_t paths[PLAN_PATHS_MAX]);
-static int plan_path(mount_list_t *list, const plan_path_t *path);
-static int plan_unpack(box_spec_t *spec);
-static int plan_given(box_spec_t *spec);
+static int plan_path(mount_list_t *list, const plan_path_t *p);
+static void plan_unpack(box_spec_t *spec);
+static void plan_given(box_spec_t *spec);
 
 
 int
@@ -75,8 +75,11 @@ plan_make(box_spec_t *spec, fault_t *fault)
         }
     }
 
-    if (plan_unpack(spec) != 0 || plan_given(spec) != 0) {
-        return fault_set(fault, STAGE_FILES, errno, "no memory");
+    plan_unpack(spec);
+    plan_given(spec);
+
+    if (spec->system.is_cut || spec->unpack.is_cut || spec->given.is_cut) {
+        return fault_set(fault, STAGE_MOUNT, ENOMEM, "no memory");
     }
 
     return 0;
@@ -96,7 +99,6 @@ static int
 plan_row(box_spec_t *spec, const mount_row_t *row)
 {
     int            rc;
-    mount_op_t     op;
     mount_list_t  *list;
 
     list = &spec->system;
@@ -104,13 +106,16 @@ plan_row(box_spec_t *spec, const mount_row_t *row)
     switch (row->kind) {
 
     case M_ONLINE:
-        return spec->ndoors ? plan_text(list, row->path, row->arg) : 0;
-
     case M_OFFLINE:
-        return spec->ndoors ? 0 : plan_text(list, row->path, row->arg);
+        if ((row->kind == M_ONLINE) != (spec->ndoors > 0)) {
+            return 0;
+        }
+
+        /* fall through */
 
     case M_TEXT:
-        return plan_text(list, row->path, row->arg);
+        plan_text(list, row->path, row->arg);
+        return 0;
 
     case M_SYSTEM:
         return plan_host(list, row->path, true);
@@ -123,39 +128,35 @@ plan_row(box_spec_t *spec, const mount_row_t *row)
         return rc == 1 ? plan_host(list, row->path, true) : rc;
 
     case M_TRUST_NAMES:
-        return plan_trust_names(list, &spec->trust);
+        plan_trust_names(list, &spec->trust);
+        return 0;
 
     case M_SHM:
-        op = (mount_op_t) {
+        mount_list_add(list, (mount_op_t) {
             .kind = M_DISK, .path = row->path, .mode = row->mode,
             .number = BOX_DISK_SHM, .size = spec->memory / 2,
             .flags = MS_NOSUID|MS_NODEV|MS_NOEXEC
-        };
-        break;
+        });
+        return 0;
 
     default:
-        op = (mount_op_t) {
+        mount_list_add(list, (mount_op_t) {
             .kind = row->kind, .path = row->path, .arg = row->arg,
             .len = row->arg ? strlen(row->arg) : 0,
             .mode = row->mode, .number = row->number
-        };
+        });
+        return 0;
     }
-
-    return mount_list_add(list, &op);
 }
 
 
-static int
+static void
 plan_text(mount_list_t *list, const char *path, const char *text)
 {
-    mount_op_t  op;
-
-    op = (mount_op_t) {
+    mount_list_add(list, (mount_op_t) {
         .kind = M_FILE, .path = path, .mode = 0444, .fd = -1,
         .arg = text, .len = strlen(text)
-    };
-
-    return mount_list_add(list, &op);
+    });
 }
 
 
@@ -170,7 +171,6 @@ plan_host(mount_list_t *list, const char *path, bool optional)
 {
     int          rc;
     char         host[PLAN_PATH_MAX];
-    mount_op_t   op;
     struct stat  st;
 
     if (snprintf(host, sizeof(host), "/%s", path) >= (int) sizeof(host)) {
@@ -199,22 +199,20 @@ plan_host(mount_list_t *list, const char *path, bool optional)
         return -1;
     }
 
-    op = (mount_op_t) {
-        .kind = M_BIND, .path = path, .mode = st.st_mode & S_IFMT
-    };
-
     if (S_ISREG(st.st_mode) && optional && st.st_size <= PLAN_SMALL) {
-        op = (mount_op_t) {
+        mount_list_add(list, (mount_op_t) {
             .kind = M_FILE, .path = path, .mode = 0444,
-            .host = strdup(host), .size = (uint64_t) st.st_size
-        };
+            .host = mount_list_text(list, "%s", host),
+            .size = (uint64_t) st.st_size
+        });
 
-        if (op.host == NULL) {
-            return -1;
-        }
+    } else {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_BIND, .path = path, .mode = st.st_mode & S_IFMT
+        });
     }
 
-    return mount_list_add(list, &op);
+    return 0;
 }
 
 
@@ -227,7 +225,6 @@ plan_link(mount_list_t *list, const char *path, const char *host)
     char        target[PLAN_PATH_MAX];
     size_t      i;
     ssize_t     n;
-    mount_op_t  op;
 
     static const char *const  there[] = {
         "/usr/", "../usr/", "/etc/alternatives/"
@@ -251,9 +248,12 @@ plan_link(mount_list_t *list, const char *path, const char *host)
         return 1;
     }
 
-    op = (mount_op_t) { .kind = M_LINK, .path = path, .arg = strdup(target) };
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_LINK, .path = path,
+        .arg = mount_list_text(list, "%s", target)
+    });
 
-    return op.arg ? mount_list_add(list, &op) : -1;
+    return 0;
 }
 
 
@@ -291,7 +291,15 @@ plan_git(box_spec_t *spec, const char *path)
         (void) fputs(i % 2 ? "/.git\"\n" : "\"\n", f);
     }
 
-    return fclose(f) == 0 ? plan_text(&spec->system, path, text) : -1;
+    if (fclose(f) != 0) {
+        return -1;
+    }
+
+    plan_text(&spec->system, path,
+              mount_list_text(&spec->system, "%s", text));
+    free(text);
+
+    return 0;
 }
 
 
@@ -358,50 +366,41 @@ plan_policy(const box_spec_t *spec, plan_path_t paths[PLAN_PATHS_MAX])
 static int
 plan_path(mount_list_t *list, const plan_path_t *p)
 {
-    mount_op_t  op;
-
-    op = (mount_op_t) { .kind = M_PARENTS, .path = p->path + 1 };
-
-    if (strlen(op.path) >= PLAN_PATH_MAX) {
+    if (strlen(p->path) > PLAN_PATH_MAX) {
         errno = ENAMETOOLONG;
         return -1;
     }
 
-    if (mount_list_add(list, &op) != 0) {
-        return -1;
-    }
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_PARENTS, .path = p->path + 1
+    });
 
     if (p->bytes == 0) {
-        return plan_host(list, op.path, false);
+        return plan_host(list, p->path + 1, false);
     }
 
-    op = (mount_op_t) {
+    mount_list_add(list, (mount_op_t) {
         .kind = M_DISK, .path = p->path + 1, .number = p->disk,
         .mode = strcmp(p->path, "/tmp") == 0 ? 01777 : 0755,
         .size = p->bytes, .flags = MS_NOSUID|MS_NODEV
-    };
+    });
 
-    if (mount_list_add(list, &op) != 0) {
-        return -1;
+    if (p->make) {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_DIR, .path = p->make + 1, .mode = 0755
+        });
     }
 
-    if (p->make == NULL) {
-        return 0;
-    }
-
-    op = (mount_op_t) { .kind = M_DIR, .path = p->make + 1, .mode = 0755 };
-
-    return mount_list_add(list, &op);
+    return 0;
 }
 
 
 /* The workspace's copy, below BOX_WORK: a time is kept for `make`'s sake. */
 
-static int
+static void
 plan_unpack(box_spec_t *spec)
 {
     size_t               i;
-    mount_op_t           op;
     const tree_t        *tree;
     const tree_entry_t  *e;
 
@@ -410,84 +409,49 @@ plan_unpack(box_spec_t *spec)
     for (i = 0; tree && i < tree->n; i++) {
         e = &tree->entries[i];
 
-        if (e->refused) {
-            continue;
-        }
-
-        op = (mount_op_t) { .path = e->path };
-
-        if (S_ISDIR(e->type)) {
-            op.kind = M_DIR;
-            op.mode = 0755;
-
-        } else if (S_ISLNK(e->type)) {
-            op.kind = M_LINK;
-            op.arg = e->target;
-
-        } else {
-            op.kind = M_FILE;
-            op.mode = e->mode & S_IXUSR ? 0755 : 0644;
-            op.fd = tree->content;
-            op.offset = e->offset;
-            op.size = e->size;
-            op.keeps_time = true;
-            op.mtime = e->mtime;
-        }
-
-        if (mount_list_add(&spec->unpack, &op) != 0) {
-            return -1;
+        if (e->refused == NULL) {
+            mount_list_add(&spec->unpack, (mount_op_t) {
+                .kind = S_ISDIR(e->type) ? M_DIR
+                        : S_ISLNK(e->type) ? M_LINK : M_FILE,
+                .mode = S_ISDIR(e->type) || (e->mode & S_IXUSR) ? 0755 : 0644,
+                .path = e->path, .arg = e->target,
+                .fd = tree->content, .offset = e->offset, .size = e->size,
+                .keeps_time = true, .mtime = e->mtime
+            });
         }
     }
-
-    return 0;
 }
 
 
 /* The task's files, and the links to them from the working directory. */
 
-static int
+static void
 plan_given(box_spec_t *spec)
 {
-    char               *path, *target;
     unsigned            i;
-    mount_op_t          op;
+    mount_list_t       *list;
     const task_file_t  *file;
 
+    list = &spec->given;
     spec->root_bytes = PLAN_ROOT_BYTES;
 
-    if (plan_text(&spec->given, BOX_LIMITS + 1, spec->limits) != 0) {
-        return -1;
-    }
+    plan_text(list, BOX_LIMITS + 1, spec->limits);
 
     for (i = 0; i < spec->nfiles; i++) {
         file = &spec->files[i];
         spec->root_bytes += (file->size + 4095) & ~4095ull;
 
-        op = (mount_op_t) {
+        mount_list_add(list, (mount_op_t) {
             .kind = M_FILE, .path = file->path, .mode = 0444,
             .fd = file->fd, .size = file->size
-        };
+        });
 
-        if (mount_list_add(&spec->given, &op) != 0) {
-            return -1;
-        }
-
-        if (file->link[0] == '\0') {
-            continue;
-        }
-
-        if (asprintf(&path, BOX_WORK "/%s", file->link) == -1
-            || asprintf(&target, "/%s", file->path) == -1)
-        {
-            return -1;
-        }
-
-        op = (mount_op_t) { .kind = M_LINK, .path = path + 1, .arg = target };
-
-        if (mount_list_add(&spec->given, &op) != 0) {
-            return -1;
+        if (file->link[0]) {
+            mount_list_add(list, (mount_op_t) {
+                .kind = M_LINK,
+                .path = mount_list_text(list, BOX_WORK "/%s", file->link) + 1,
+                .arg = mount_list_text(list, "/%s", file->path)
+            });
         }
     }
-
-    return 0;
 }

@@ -38,38 +38,10 @@ static const char *const  trust_bundles[] = {
 };
 
 
-static const mount_op_t  trust_layer[] = {
-    { .kind = M_DIR, .path = TRUST_LAYER, .mode = 0755 },
-    { .kind = M_LINK, .path = TRUST_LAYER "/ca-certificates.crt",
-      .arg = "/" TRUST_BUNDLE }
-};
-
-static const mount_op_t  trust_layer_java[] = {
-    { .kind = M_DIR, .path = TRUST_LAYER "/java", .mode = 0755 },
-    { .kind = M_LINK, .path = TRUST_LAYER "/java/cacerts",
-      .arg = "/" TRUST_JAVA }
-};
-
-/* the layer's name is looked up in the box, the host's in the old root */
-
-static const mount_op_t  trust_overlay[] = {
-    { .kind = M_DIR, .path = TRUST_CERTS, .mode = 0755 },
-    { .kind = M_OVERLAY, .path = TRUST_CERTS,
-      .arg = TRUST_LAYER ":/" TRUST_CERTS }
-};
-
-static const mount_op_t  trust_link[] = {
-    { .kind = M_LINK, .path = TRUST_CERTS, .arg = "agent/certs" }
-};
-
-#define ADD(list, ops)                                                       \
-    plan_trust_add(list, ops, sizeof(ops) / sizeof((ops)[0]))
-
-
-static int plan_trust_add(mount_list_t *list, const mount_op_t *ops,
-    size_t n);
-static int plan_trust_own(mount_list_t *list, const trust_t *trust);
-static int plan_trust_hash(mount_list_t *list, const trust_t *trust);
+static void plan_trust_own(mount_list_t *list, const trust_t *trust);
+static void plan_trust_layer(mount_list_t *list, const trust_t *trust);
+static void plan_trust_file(mount_list_t *list, const char *path,
+    const char *host, const void *data, size_t len);
 
 
 int
@@ -88,129 +60,128 @@ plan_trust_files(mount_list_t *list, const trust_t *trust)
         return 1;
     }
 
-    if (plan_trust_own(list, trust) != 0) {
-        return -1;
-    }
+    plan_trust_own(list, trust);
 
     if (has && !S_ISDIR(st.st_mode)) {
         return 1;
     }
 
-    if (ADD(list, trust_layer) != 0
-        || plan_trust_hash(list, trust) != 0
-        || (trust->java && ADD(list, trust_layer_java) != 0))
-    {
-        return -1;
-    }
+    plan_trust_layer(list, trust);
 
-    return has ? ADD(list, trust_overlay) : ADD(list, trust_link);
-}
-
-
-int
-plan_trust_names(mount_list_t *list, const trust_t *trust)
-{
-    mount_op_t          op;
-    const char *const  *p;
-
-    if (trust->pem == NULL) {
+    if (!has) {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_LINK, .path = TRUST_CERTS, .arg = "agent/certs"
+        });
         return 0;
     }
 
-    op = (mount_op_t) { .kind = M_COVER, .arg = TRUST_BUNDLE };
+    /* the layer's name is looked up in the box, the host's in the old root */
 
-    for (p = trust_bundles; *p; p++) {
-        op.path = *p + 1;
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_DIR, .path = TRUST_CERTS, .mode = 0755
+    });
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_OVERLAY, .path = TRUST_CERTS,
+        .arg = TRUST_LAYER ":/" TRUST_CERTS
+    });
 
-        if (mount_list_add(list, &op) != 0) {
-            return -1;
-        }
-    }
-
-    op = (mount_op_t) {
-        .kind = M_COVER, .path = TRUST_CERTS "/java/cacerts", .arg = TRUST_JAVA
-    };
-
-    return trust->java ? mount_list_add(list, &op) : 0;
+    return 0;
 }
 
 
-static int
-plan_trust_add(mount_list_t *list, const mount_op_t *ops, size_t n)
+void
+plan_trust_names(mount_list_t *list, const trust_t *trust)
 {
-    size_t  i;
+    const char *const  *p;
 
-    for (i = 0; i < n; i++) {
-        if (mount_list_add(list, &ops[i]) != 0) {
-            return -1;
-        }
+    for (p = trust_bundles; trust->pem && *p; p++) {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_COVER, .path = *p + 1, .arg = TRUST_BUNDLE
+        });
     }
 
-    return 0;
+    if (trust->java) {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_COVER, .path = TRUST_CERTS "/java/cacerts",
+            .arg = TRUST_JAVA
+        });
+    }
 }
 
 
 /* A host without any bundle has boxes that trust the broker only. */
 
-static int
+static void
 plan_trust_own(mount_list_t *list, const trust_t *trust)
 {
-    int                 len;
-    char               *text;
+    const char         *text;
     const char *const  *p;
 
     for (p = trust_bundles; *p && access(*p, R_OK) != 0; p++) { /* void */ }
 
-    len = asprintf(&text, "%s%s", *p ? "\n" : "", trust->pem);
+    text = mount_list_text(list, "%s%s", *p ? "\n" : "", trust->pem);
 
-    if (len == -1) {
-        return -1;
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_DIR, .path = TRUST_DIR, .mode = 0755
+    });
+    plan_trust_file(list, TRUST_BUNDLE, *p, text, strlen(text));
+    plan_trust_file(list, TRUST_OWN, NULL, trust->pem, strlen(trust->pem));
+
+    if (trust->java) {
+        plan_trust_file(list, TRUST_JAVA, NULL, trust->java, trust->java_len);
     }
-
-    const mount_op_t  ops[] = {
-        { .kind = M_DIR, .path = TRUST_DIR, .mode = 0755 },
-        { .kind = M_FILE, .path = TRUST_BUNDLE, .mode = 0444, .fd = -1,
-          .host = *p, .size = TRUST_BUNDLE_MAX,
-          .arg = text, .len = (size_t) len },
-        { .kind = M_FILE, .path = TRUST_OWN, .mode = 0444, .fd = -1,
-          .arg = trust->pem, .len = strlen(trust->pem) },
-        { .kind = M_FILE, .path = TRUST_JAVA, .mode = 0444, .fd = -1,
-          .arg = (const char *) trust->java, .len = trust->java_len }
-    };
-
-    return plan_trust_add(list, ops, trust->java ? 4 : 3);
 }
 
 
-/* Names may have the same hash: the first number that is free. */
-
-static int
-plan_trust_hash(mount_list_t *list, const trust_t *trust)
+static void
+plan_trust_layer(mount_list_t *list, const trust_t *trust)
 {
-    char         host[sizeof("/" TRUST_CERTS) + CERTIFICATE_HASH_LEN + 8];
-    char        *path;
+    char         host[sizeof("/" TRUST_CERTS) + CERTIFICATE_HASH_LEN + 16];
     unsigned     i;
-    mount_op_t   op;
     struct stat  st;
+
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_DIR, .path = TRUST_LAYER, .mode = 0755
+    });
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_LINK, .path = TRUST_LAYER "/ca-certificates.crt",
+        .arg = "/" TRUST_BUNDLE
+    });
+
+    /* names may have the same hash: the first number that is free */
 
     for (i = 0; i < TRUST_SAME_HASH && trust->hash[0]; i++) {
         (void) snprintf(host, sizeof(host), "/" TRUST_CERTS "/%s.%u",
                         trust->hash, i);
 
-        if (lstat(host, &st) == 0) {
-            continue;
+        if (lstat(host, &st) != 0) {
+            mount_list_add(list, (mount_op_t) {
+                .kind = M_LINK, .arg = "/" TRUST_OWN,
+                .path = mount_list_text(list, TRUST_LAYER "/%s.%u",
+                                        trust->hash, i)
+            });
+            break;
         }
-
-        if (asprintf(&path, TRUST_LAYER "/%s.%u", trust->hash, i) == -1) {
-            return -1;
-        }
-
-        op = (mount_op_t) {
-            .kind = M_LINK, .path = path, .arg = "/" TRUST_OWN
-        };
-
-        return mount_list_add(list, &op);
     }
 
-    return 0;
+    if (trust->java) {
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_DIR, .path = TRUST_LAYER "/java", .mode = 0755
+        });
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_LINK, .path = TRUST_LAYER "/java/cacerts",
+            .arg = "/" TRUST_JAVA
+        });
+    }
+}
+
+
+static void
+plan_trust_file(mount_list_t *list, const char *path, const char *host,
+    const void *data, size_t len)
+{
+    mount_list_add(list, (mount_op_t) {
+        .kind = M_FILE, .path = path, .mode = 0444, .fd = -1, .host = host,
+        .size = TRUST_BUNDLE_MAX, .arg = data, .len = len
+    });
 }

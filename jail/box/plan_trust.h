@@ -15,8 +15,8 @@
  */
 int plan_trust_files(mount_list_t *list, const trust_t *trust);
 
-/* After them: what still is the host's gets ours over it.  -1 with errno. */
-int plan_trust_names(mount_list_t *list, const trust_t *trust);
+/* After them: what still is the host's gets ours over it. */
+void plan_trust_names(mount_list_t *list, const trust_t *trust);
 
 
 #endif /* JAIL_PLAN_TRUST_H */
