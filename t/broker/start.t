@@ -17,27 +17,21 @@ my $up   = $t->upstream(plain => 1);
 my $port = $up->port;
 my $url  = "http://127.0.0.1:$port";
 
-my $http = <<"END";
-    agent_audit logs/agent-audit.log;
-    agent_state state;
+my %opt = (http => 'agent_state state;', policy => <<"END");
     agent_policy analysis {
         launchers user:$>;
         host 127.0.0.1:$port { plaintext on; private 127.0.0.0/8; }
     }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
-    }
 END
 
 # A prefix with a configuration, as an operator would start nginx from.
-sub prefix ($daemon = 'off', $text = $http) {
+sub prefix ($daemon = 'off') {
     my $p = $t->nginx_prefix;
 
     # a new binary is given no variable but these
     my $main = join ' ', map { "env $_;" } keys %{ { $t->nginx_env } };
 
-    $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $text, main => $main)
+    $t->write("$p/nginx.conf", $t->nginx_conf($p, %opt, main => $main)
                                =~ s/^daemon off/daemon $daemon/r);
     return $p;
 }
@@ -95,7 +89,7 @@ my $dead = $t->spawn(['true'])->{pid};
 waitpid $dead, 0;
 $t->forget($dead);
 my $other = start(prefix());
-ok(!defined outcome($other)->{status}, 'another broker runs');
+ok(!defined outcome($other)->{status}, 'control: another broker runs');
 
 for my $case (['a dead process', "$dead\n", qr/No such process/],
               ['another program', "$stranger\n", qr/not this broker's master/],
@@ -108,30 +102,36 @@ for my $case (['a dead process', "$dead\n", qr/No such process/],
               ['zero', "0\n", qr/not this broker's master/])
 {
     my ($what, $text, $words) = @$case;
+    subtest "E-010 a pid file with $what signals nobody and stops no start"
+        => sub {
     my $p = prefix();
 
     for my $signal (qw(stop reload)) {
         $t->write("$p/nginx.pid", $text);
         my ($status, $err) = said($p, '-s', $signal);
-        isnt($status, 0, "E-010 a pid file with $what: -s $signal fails");
-        like($err, $words, 'and says why');
-        is(scalar(() = $err =~ /\[(?:emerg|error|alert)\]/g), 1, 'once');
+        isnt($status, 0, "nginx -s $signal fails");
+        like($err, $words, "nginx -s $signal says why it fails");
+        is(scalar(() = $err =~ /\[(?:emerg|error|alert)\]/g), 1,
+           "nginx -s $signal says so once");
     }
 
     my $start = start($p);
-    ok(!defined outcome($start)->{status}, 'it stops no start');
-    is_served($p, 'and the broker works');
+    ok(!defined outcome($start)->{status}, 'nginx starts');
+    is_served($p, 'the broker that was started serves');
     my ($status, $err) = said($p, '-s', 'stop');
-    is($status, 0, 'control: then -s stop works') or diag $err;
+    is($status, 0, 'control: then nginx -s stop works') or diag $err;
     AgentTest::wait_for('its end', sub { is_gone($start->{pid}) });
     $t->forget($start->{pid});
+    };
 }
-is(waitpid($stranger, POSIX::WNOHANG()), 0, 'the other program lives');
-is_served($other->{prefix}, 'and so does the other broker');
+is(waitpid($stranger, POSIX::WNOHANG()), 0,
+   'E-010 the other program whose pid a file had was not signalled');
+is_served($other->{prefix},
+'E-010 the other broker whose pid a file had serves on');
 end($other->{pid});
 
 # one that drains has given its socket back, and is its pid file's all the same
-{
+subtest 'a broker that drains is still the one that its pid file names' => sub {
     my $p = prefix();
     my $start = start($p);
     outcome($start);
@@ -142,23 +142,24 @@ end($other->{pid});
                       . "HTTP/1.1\r\nHost: 127.0.0.1:$port\r\n\r\n" });
     AgentTest::wait_for('the stream', sub {
         ($l->do(read => { id => 's' })->{data} // '') =~ /\r\n\r\n/ });
-    is((said($p, '-s', 'quit'))[0], 0, 'a broker is told to quit');
+    is((said($p, '-s', 'quit'))[0], 0, 'control: it is told to quit');
     AgentTest::wait_for('its socket to go', sub { !-e "$p/run/control.sock" });
 
     my $second = outcome(start($p));
-    ok($second->{status}, 'none is started beside one that drains');
+    ok($second->{status}, 'no other broker starts beside it');
     like($second->{said}, qr/another broker is running with "agent_state"/,
-         'and it says why');
-    is((said($p, '-s', 'stop'))[0], 0, 'it is told to stop');
+         'the error names agent_state');
+    is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop ends it');
     AgentTest::wait_for('its end', sub { is_gone($start->{pid}) });
     $t->forget($start->{pid});
     $l->stop;
-}
+};
 
 
 # E-010: two starts at once, and a socket that an earlier broker left
 
 for my $round (1 .. 5) {
+    subtest "E-010 of two starts at once one wins (round $round)" => sub {
     my $p = prefix();
     close IO::Socket::UNIX->new(Local => "$p/run/control.sock", Listen => 1);
     my @starts = map { start($p) } 1 .. 2;
@@ -167,41 +168,45 @@ for my $round (1 .. 5) {
         @alive = grep { !is_gone($_->{pid}) } @starts;
         return @alive < 2;
     });
-    is(scalar @alive, 1, 'E-010 of two starts at once one wins');
+    is(scalar @alive, 1, 'one of them is left');
     $t->forget($_->{pid}) for @starts;
     my ($lost) = grep { $_ != $alive[0] } @starts;
     my @errors = grep { /\[emerg\]/ } split /\n/, $t->read($lost->{log});
     is(scalar @errors, 1, 'the other has one error');
-    like($errors[0], qr/another broker is running/, 'which says so');
+    like($errors[0], qr/another broker is running/,
+         'its error names the broker that is running');
     AgentTest::wait_for('the pid file', sub {
         $t->read("$p/nginx.pid") =~ /^$alive[0]{pid}$/ });
-    is_served($p, 'and the first one works');
+    is_served($p, 'the one that is left serves');
     end($alive[0]{pid});
+    };
 }
 
 # whatever became of its socket
-{
+subtest 'E-010 a broker whose socket was removed is still the one broker'
+    => sub {
     my $p = prefix();
     my $start = start($p);
     outcome($start);
     unlink "$p/run/control.sock";
     my $second = outcome(start($p));
-    ok($second->{status}, 'a broker whose socket was removed has its state');
+    ok($second->{status}, 'no second one starts beside it');
     like($second->{said}, qr/another broker is running with "agent_state"/,
-         'no second one is started');
+         'the error names agent_state');
 
     kill 'HUP', $start->{pid};
     AgentTest::wait_for('a reload', sub {
         $t->read("$p/logs/agent-audit.log") =~ /"action":"reload"/ });
-    ok(outcome(start($p))->{status}, 'and a reload keeps it');
+    ok(outcome(start($p))->{status},
+       'no second one starts after a reload either');
 
     kill 'KILL', $start->{pid};
     waitpid $start->{pid}, 0;
     $t->forget($start->{pid});
     my $next = start($p);
     ok(!defined outcome($next)->{status},
-       'control: one that was killed has it no more');
-    is_served($p, 'and the next works');
+       'control: after it was killed the next starts');
+    is_served($p, 'the next one serves');
 
     # the next start after a stop does not fail for being early
     kill 'TERM', $next->{pid};
@@ -212,11 +217,12 @@ for my $round (1 .. 5) {
     SKIP: {
         skip 'it met a socket that was still answered', 1
             if ($outcome->{said} // '') =~ /running on "agent_control"/;
-        ok(!defined $outcome->{status}, 'a start waits for a stop')
+        ok(!defined $outcome->{status},
+           'a start right after a stop waits for it')
             or diag $outcome->{said};
     }
     end($early->{pid}) if !defined $outcome->{status};
-}
+};
 
 
 # E-027: without the boxes' authority nobody serves, and so no box starts
@@ -227,6 +233,7 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
               ['one that others read', sub ($f, $whole) { $whole }, 0644])
 {
     my ($what, $make, $mode) = @$case;
+    subtest "E-027 $what for the boxes' authority: no broker starts" => sub {
     my $p = prefix();
     my $first = start($p);
     outcome($first);
@@ -237,35 +244,40 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     unlink "$p/nginx.pid";
 
     my $start = outcome(start($p));
-    ok($start->{status}, "E-027 $what for the boxes' authority: no start");
+    ok($start->{status}, 'nginx does not start');
     like($start->{said}, qr/boxes' authority "\Q$file\E" (?:cannot|must) be/,
-         'and what is wrong with it');
-    ok(!-e "$p/run/control.sock", 'nobody is there to open a task');
+         'the error says what is wrong with the file');
+    ok(!-e "$p/run/control.sock", 'there is no socket to open a task at');
 
     # as a start that was killed leaves it
     unlink $file;
     $t->write("$file.new", substr($whole, 0, 100), 0600);
     my $next = start($p);
-    ok(!defined outcome($next)->{status}, 'without the file one is made');
+    ok(!defined outcome($next)->{status},
+       'without the file, and with half of one beside it, one is made');
     my $l = $t->launcher;
     my $task = $l->open_task("$p/run/control.sock", 'analysis');
     like($task->{ca}, qr/^-----BEGIN CERTIFICATE-----\n.*\n-----END/s,
-         'and each task is given it with its doors');
-    is(index($t->read($file), $task->{ca}) > 0, 1, 'the same one');
-    unlike($task->{ca}, qr/PRIVATE/, 'and never its key');
+         'a task is given the certificate of the authority');
+    is(index($t->read($file), $task->{ca}) > 0, 1,
+       'it is the certificate in the file');
+    unlike($task->{ca}, qr/PRIVATE/, 'a task is not given the key');
     $l->stop;
     end($next->{pid});
+    };
 }
 
 
 # E-012: a new binary beside the old one
 
-{
+subtest 'E-012 C-034 a new binary takes over, or gives back, and tasks '
+    . 'go on'
+    => sub {
     my $p = prefix('on');
     my $control = "$p/run/control.sock";
     my $master = sub { ($t->read("$p/nginx.pid") =~ /^(\d+)$/m)[0] };
     my $launch = sub {
-        is((said($p))[0], 0, 'nginx starts in the background');
+        is((said($p))[0], 0, 'control: nginx starts in the background');
         return AgentTest::wait_for('its pid', $master);
     };
 
@@ -286,16 +298,18 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     my $follow = sub ($what) {
         my $said = $l->do(receive => { name => $name, timeout => 10 });
         is_deeply($said->{message} // $said, { event => 'drain' },
-                  "E-012 $what: the launcher is told") or diag explain $said;
+                  "$what: the launcher is told to "
+                  . "resume") or diag explain $said;
         state $n = 0;
         my $again = 'again' . ++$n;
         $l->do(connect => { name => $again, path => $control });
         my $got = $l->ask($again, { v => 1, op => 'resume',
             task_id => $task->{task_id}, lease => $task->{lease} },
             kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]);
-        ok($got->{ok}, 'and resumes') or diag explain $got;
+        ok($got->{ok},
+           "$what: the launcher resumes its task") or diag explain $got;
         ($name, $task->{lease}) = ($again, $got->{lease});
-        is($l->get("$url/moved")->{status}, 200, 'and is served');
+        is($l->get("$url/moved")->{status}, 200, "$what: the task is served");
     };
     my $another = sub {
         AgentTest::wait_for('the new binary', sub {
@@ -316,29 +330,33 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
 
     kill 'USR2', $old;
     my $new = $another->();
-    is_served($p, 'E-012 both serve') for 1 .. 5;
+    is_served($p, "both binaries beside each other serve (round $_)")
+        for 1 .. 5;
     my $third = outcome(start($p));
-    ok($third->{status}, 'no third one starts');
-    like($third->{said}, qr/another broker is running/, 'and says why');
+    ok($third->{status}, 'no third one starts beside the two');
+    like($third->{said}, qr/another broker is running/,
+         'the third one says why');
 
     kill 'WINCH', $old;
     $follow->('the old workers leave');
-    is_served($p, 'E-012 the new binary serves new tasks') for 1 .. 5;
+    is_served($p, "the new binary serves new tasks (round $_)") for 1 .. 5;
     my $stream = '';
     AgentTest::wait_for('the end of the stream', sub {
         my $got = $l->do(read => { id => 's', timeout => 5 });
         $stream .= $got->{data} // '';
         return $got->{eof};
     });
-    like($stream, qr/\r\n0\r\n\r\n\z/, 'an answer came to its end over it');
+    like($stream, qr/\r\n0\r\n\r\n\z/,
+         'an answer comes to its end while the old workers leave');
 
     kill 'HUP', $old;
     AgentTest::wait_for('the old workers', sub { scalar $broker->workers });
     kill 'QUIT', $new;
     $follow->('the old binary takes over again');
     AgentTest::wait_for('the new one to end', sub { is_gone($new) });
-    is_served($p, 'E-012 the old binary serves') for 1 .. 5;
-    is((stat $control)[1], $inode, 'the socket is what it was');
+    is_served($p, "the old binary serves again (round $_)") for 1 .. 5;
+    is((stat $control)[1], $inode,
+       'the socket is the same after the old binary took over again');
 
     # and for good
 
@@ -348,37 +366,45 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     kill 'QUIT', $old;
     $follow->('the old binary quits');
     AgentTest::wait_for('its end', sub { is_gone($old) });
-    is_served($p, 'E-012 the new binary serves') for 1 .. 5;
-    is((stat $control)[1], $inode, 'by the same socket');
-    ok(outcome(start($p))->{status}, 'it is the one broker');
-    is((said($p, '-s', 'reload'))[0], 0, 'and hears of a reload');
+    is_served($p, "the new binary serves for good (round $_)") for 1 .. 5;
+    is((stat $control)[1], $inode,
+       'the socket is the same after the new binary took over');
+    ok(outcome(start($p))->{status}, 'no other starts beside the new binary');
+    is((said($p, '-s', 'reload'))[0], 0,
+       'the new binary can be told to reload');
     $follow->('a reload');
     my $fresh = $t->launcher->open_task($control, 'analysis');
-    is($fresh->{ca}, $task->{ca}, 'the boxes\' authority is the same');
+    is($fresh->{ca}, $task->{ca},
+       'the boxes\' authority is the same after the reload');
     $old = $new;
 
     # the other way
-    is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop');
+    is((said($p, '-s', 'stop'))[0], 0, 'the new binary can be stopped');
     AgentTest::wait_for('its end', sub { is_gone($old) });
     $new = $launch->();
-    isnt($new, $old, 'a stop and a start: another master');
+    isnt($new, $old, 'control: a start after the stop is another master');
     $l->do(connect => { name => 'r', path => $control });
     my $got = $l->ask('r', { v => 1, op => 'resume',
         task_id => $task->{task_id}, lease => $task->{lease} },
         kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]);
-    ok($got->{ok}, 'takes the task by its lease') or diag explain $got;
-    is($l->get("$url/after")->{status}, 200, 'and serves it');
-    ok($l->ask('r', { op => 'close', reason => 'ok' })->{ok}, 'to its end');
+    ok($got->{ok},
+       'the next broker takes the task by its lease') or diag explain $got;
+    is($l->get("$url/after")->{status}, 200,
+       'the next broker serves the task');
+    ok($l->ask('r', { op => 'close', reason => 'ok' })->{ok},
+       'the task can be closed at the next broker');
 
     my $next = $t->launcher->open_task($control, 'analysis');
-    is($next->{ca}, $task->{ca}, 'the boxes\' authority is the same');
+    is($next->{ca}, $task->{ca},
+       'the boxes\' authority is the same after a stop and a start');
     $l->stop;
-    is((said($p, '-s', 'stop'))[0], 0, 'nginx -s stop');
+    is((said($p, '-s', 'stop'))[0], 0, 'the next broker can be stopped');
     AgentTest::wait_for('its end', sub { is_gone($new) });
-    ok(!-e $control, 'removes the socket');
+    ok(!-e $control, 'an orderly stop removes the socket');
     is(scalar(grep { $_->{task} eq $task->{task_id} }
               $broker->audit('task_end')), 1, 'the task has ended once');
-    is_deeply([$broker->audit_errors], [], 'the audit is whole');
-}
+    is_deeply([$broker->audit_errors], [],
+              'every line of the audit is whole and follows in number');
+};
 
 done_testing;

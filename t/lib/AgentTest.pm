@@ -101,8 +101,13 @@ sub read ($self, $name) {
 # after which the next one begins a new line (audit_errors reports it).  What
 # was read before is not read again.
 sub read_lines ($self, $name) {
+    return map { { %$_ } } @{ $self->lines_of($name) };
+}
+
+# The same lines themselves: not to be changed.
+sub lines_of ($self, $name) {
     my $path = $name =~ m{^/} ? $name : "$self->{dir}/$name";
-    open my $f, '<', $path or return;
+    open my $f, '<', $path or return [];
     my ($dev, $inode, $size) = (stat $f)[0, 1, 7];
 
     my $kept = $self->{lines}{$path};
@@ -110,6 +115,8 @@ sub read_lines ($self, $name) {
         $kept = $self->{lines}{$path}
               = { id => "$dev.$inode", at => 0, lines => [] };
     }
+
+    return $kept->{lines} if $kept->{at} == $size;
 
     seek $f, $kept->{at}, 0;
     my $text = do { local $/; readline $f } // '';
@@ -119,7 +126,7 @@ sub read_lines ($self, $name) {
         push @{ $kept->{lines} }, $line if $line;
     }
 
-    return map { { %$_ } } @{ $kept->{lines} };
+    return $kept->{lines};
 }
 
 # Waits until the code gives a true value, which it returns.
@@ -962,11 +969,13 @@ sub end ($self, $signal) {
 # The audit: every line decoded.  audit('egress', host => 'x') filters.
 sub audit ($self, $event = undef, %match) {
     my $file = $self->{opt}{audit} // "$self->{prefix}/logs/agent-audit.log";
-    return grep {
+    my @found = grep {
         my $line = $_;
         (!defined $event || ($line->{event} // '') eq $event)
             && !grep { ($line->{$_} // '') ne $match{$_} } keys %match;
-    } $self->{test}->read_lines($file);
+    } @{ $self->{test}->lines_of($file) };
+
+    return wantarray ? map({ { %$_ } } @found) : scalar @found;
 }
 
 # What is wrong with the audit as a whole, all its files in their order: lines
@@ -1009,7 +1018,8 @@ sub task ($self, $policy = 'analysis', %opt) {
 }
 
 # The end of a test: nothing went wrong that no assertion looks for.
-#   level => qr/alert|emerg/ (default: crit, too), ignore => qr/lines/
+#   level => qr/alert|emerg/ (default: crit, too), ignore => qr/lines/,
+#   audit => 0 where the audit is too long to be read
 sub is_clean ($self, %opt) {
     my $level = $opt{level} // qr/alert|emerg|crit/;
     my @wrong = grep { /\[(?:$level)\]/ } split /^/m, $self->error_log;
@@ -1017,7 +1027,7 @@ sub is_clean ($self, %opt) {
 
     Test::More::is_deeply([$self->audit_errors], [],
         'every line of the audit is whole, fits the schema and follows in '
-        . 'number');
+        . 'number') if $opt{audit} // 1;
     Test::More::is(join('', @wrong), '',
         'nginx logged nothing at a level that calls for the operator');
 }
