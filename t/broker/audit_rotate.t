@@ -12,7 +12,6 @@ use JSON::PP ();
 use MIME::Base64 ();
 use POSIX ();
 use Test::More;
-use Time::HiRes ();
 
 my $ROTATIONS = $ENV{AGENT_TEST_ROTATIONS} || 1000;
 
@@ -21,24 +20,15 @@ my $up  = $t->upstream(names => ['api.internal']);
 my $dns = $t->dns({ 'api.internal' => { A => ['127.0.0.1'] } });
 my $A   = 'api.internal:' . $up->port;
 
-sub http_block ($audit = 'logs/agent-audit.log') {
-    return <<"END";
-    resolver 127.0.0.1:$dns->{port} ipv6=off;
-    agent_audit $audit;
+my %opt = (dns => $dns, policy => <<"END");
     agent_policy analysis {
         wall_clock 1h;
         names 1000000000;
         refusals 1000000000;
         audit_budget 1000000000 1000g;
-        host $A { private 127.0.0.0/8;
-                  trusted_certificate @{[ $t->ca->{cert} ]}; }
-    }
-    server {
-        agent_control unix:%CONTROL%;
-        include $AgentTest::ROOT/conf/agent_proxy.conf;
+        host $A { @{[ $t->rule ]} }
     }
 END
-}
 
 # Asks for names in a box until it is told to stop.
 sub asks ($l, $prefix, @more) {
@@ -96,35 +86,33 @@ sub descriptors ($pid) {
 # D-021: a thousand rotations under load, most by USR1, some as an operator
 # types it, some by a reload
 
-{
-    my $b = $t->broker(http => http_block(), workers => 2);
-    my @boxes = map { $t->launcher } 1 .. 3;
-    ok($_->open_task($b->control, 'analysis')->{ok}, 'a task is opened')
-        for @boxes;
+subtest 'D-021 a thousand rotations under load lose and double no line' => sub {
+    my $b = $t->broker(%opt, workers => 2);
+    my @boxes = map { ($b->task)[0] } 1 .. 3;
     rotate($b);
     my $had = descriptors($b->master);
     my @runs = map { asks($boxes[$_], "box$_-", 1 << 30, 2000) } 0 .. 2;
 
     my (%size, @new);
-    my $began = Time::HiRes::time();
     for my $i (2 .. $ROTATIONS) {
         AgentTest::wait_for('some lines', sub { -s file($b) > 3000 });
         my $old = rotate($b, $i % 50 ? sub { $b->signal('USR1') } : sub {
             my $said = $t->run([$t->nginx_command($b->prefix, '-s',
                 'reopen')], env => { $t->nginx_env });
-            is($said->{status}, 0, 'nginx -s reopen') or diag $said->{err};
+            is($said->{status}, 0,
+               "rotation $i: nginx -s reopen") or diag $said->{err};
         });
         $size{$old} = -s $old;
         push @new, [(stat file($b))[2, 4, 5]];
     }
-    my $took = Time::HiRes::time() - $began;
     my @counts = map { answered($_) } @runs;
     my $all = eval join '+', @counts;
-    note sprintf '%d lines in %.1f s, %d rotations', $all, $took, $ROTATIONS;
-    cmp_ok($all, '>', 5 * $ROTATIONS, 'and much is written meanwhile');
+    note "$all lines, $ROTATIONS rotations";
+    cmp_ok($all, '>', 5 * $ROTATIONS, 'control: much is written meanwhile');
 
     my @files = files($b);
-    is(scalar @files, $ROTATIONS + 1, "$ROTATIONS rotations");
+    is(scalar @files, $ROTATIONS + 1,
+       "there is a file for each of $ROTATIONS rotations");
     my (@missing, @doubled);
     for my $i (0 .. 2) {
         my ($missing, $doubled) = names("box$i-", $counts[$i], @files);
@@ -132,29 +120,34 @@ sub descriptors ($pid) {
         push @doubled, @$doubled;
     }
     is("@missing[0 .. ($#missing > 9 ? 9 : $#missing)]", '',
-       'D-021: each line that was answered for is in one of the files');
-    is("@doubled[0 .. ($#doubled > 9 ? 9 : $#doubled)]", '', 'and in one only');
+       'each line that was answered for is in one of the files');
+    is("@doubled[0 .. ($#doubled > 9 ? 9 : $#doubled)]", '',
+       'no line is in two of the files');
     is_deeply([grep { -s $_ != $size{$_} } keys %size], [],
-              'none came to an old file once the new one was there');
+              'no line comes to an old file once the new one is there');
     my @errors = $b->audit_errors(@files);
     is_deeply([@errors[0 .. ($#errors > 4 ? 4 : $#errors)]], [],
               'every line is whole, and the numbers run on over all files');
     is_deeply([grep { $t->read($_) =~ /^\n|\n\n/ } @files], [],
-              'and no line is empty');
+              'no line is empty');
     my @first = map { JSON::PP::decode_json(($t->read($_) =~ /^(.*)\n/)[0]) }
                 @files[1 .. $#files];
     is_deeply([grep { $_->{event} ne 'config' || $_->{action} ne 'reopen'
                       || !$_->{policies}{analysis} } @first], [],
-              'each begins with what is in force');
+              'each file begins with the configuration that is in force');
     my @wrong = grep { ($_->[0] & 07777) != 0640 || $_->[1] != $> } @new;
-    is(scalar @wrong, 0, 'D-021: each is the master\'s, mode 0640');
-    is(descriptors($b->master), $had, 'the master has no more descriptors');
+    is(scalar @wrong, 0,
+       'each file belongs to the master\'s user and has mode 0640');
+    is(descriptors($b->master), $had,
+       'the master has no more descriptors than before');
     is_deeply([map { descriptors($_) > 60 ? $_ : () } $b->workers], [],
-              'nor has a worker');
+              'no worker has more than 60 descriptors');
     is_deeply([grep { $_ ne file($b) } map { readlink($_) =~ /agent-audit/
         ? readlink($_) : () } map { glob "/proc/$_/fd/*" } $b->master,
-        $b->workers], [], 'and nobody holds an old file open');
-    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/, 'nothing is wrong')
+        $b->workers], [],
+        'neither the master nor a worker has an old file open');
+    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/,
+           'nothing is reported at alert, emerg or crit')
         or diag grep { /\[(?:alert|emerg|crit)\]/ } split /^/m, $b->error_log;
 
     # a file that was not moved is not begun again
@@ -167,19 +160,18 @@ sub descriptors ($pid) {
     });
     is(-s file($b), $size, 'a file that was not moved is not begun again');
     $b->stop;
-}
+};
 
 
 # By a reload; and a worker that drains writes what it still has to write to
 # the new file, after a reload as after a reopen
 
 for my $way ('a reload', 'a reopen after it') {
-    my $b = $t->broker(http => http_block());
-    my $l = $t->launcher;
-    $l->open_task($b->control, 'analysis');
+    my $b = $t->broker(%opt);
+    my ($l) = $b->task;
     my ($worker) = $b->workers;
     $l->do(open => { id => 'slow', port => 8899 });
-    $l->do(write => { id => 'slow', data => "GET http://$A/slow?ms=3000 "
+    $l->do(write => { id => 'slow', data => "GET http://$A/slow?ms=1500 "
         . "HTTP/1.1\r\nHost: $A\r\nConnection: close\r\n\r\n" });
     $b->audit_wait('egress', path => '/slow');
 
@@ -197,48 +189,57 @@ for my $way ('a reload', 'a reopen after it') {
     my $size = -s $old;
     my $end = $b->audit_wait('egress_end', status => 200);
     like($end->{writer}, qr/\.$worker$/,
-         "$way: the worker that drains writes to the new file");
-    is(-s $old, $size, "$way: and not to the old one");
+         "by $way: a worker that drains writes to the new file");
+    is(-s $old, $size,
+       "by $way: a worker that drains does not write to the old file");
     AgentTest::wait_for('it to be gone', sub { !$b->leaving });
     is($b->audit_wait('worker', action => 'end')->{writer}, $end->{writer},
-       "$way: to its end");
-    is_deeply([$b->audit_errors(files($b))], [], "$way: every line is there");
+       "by $way: the end of that worker is in the new file");
+    is_deeply([$b->audit_errors(files($b))], [],
+              "by $way: every line of both files is whole and follows in "
+              . "number");
     $b->stop;
-    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/, "$way: nothing wrong");
+    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/,
+           "by $way: nothing is reported at alert, emerg or crit");
 }
 
 
 # A worker that hears of nothing while three hundred files come and go
 
-{
-    my $b = $t->broker(http => http_block());
-    my $l = $t->launcher;
-    $l->open_task($b->control, 'analysis');
+subtest 'D-021 a worker that missed three hundred rotations writes to '
+    . 'the newest'
+    => sub {
+    my $b = $t->broker(%opt);
+    my ($l) = $b->task;
     my ($worker) = $b->workers;
     my $had = descriptors($worker);
     kill 'STOP', $worker;
     rotate($b) for 1 .. 300;
     kill 'CONT', $worker;
-    is($l->get("http://evil.example/late")->{status}, 403, 'a late request');
-    ok($b->audit_wait('egress', path => '/late'), 'is in the newest file');
+    is($l->get("http://evil.example/late")->{status}, 403,
+       'a request after the rotations is answered');
+    ok($b->audit_wait('egress', path => '/late'),
+       'its line is in the newest file');
     rotate($b);
-    is($l->get("http://evil.example/later")->{status}, 403, 'and another');
-    ok($b->audit_wait('egress', path => '/later'), 'in the next');
+    is($l->get("http://evil.example/later")->{status}, 403,
+       'a request after one more rotation is answered');
+    ok($b->audit_wait('egress', path => '/later'),
+       'its line is in the newest file again');
     AgentTest::wait_for('the signals to be heard', sub {
         descriptors($worker) <= $had
     });
-    pass('and nothing is left of those that it missed');
-    is_deeply([$b->audit_errors(files($b))], [], 'every line is there');
+    pass('the worker has no more descriptors than before');
+    is_deeply([$b->audit_errors(files($b))], [],
+              'every line of all files is whole and follows in number');
     $b->stop;
-}
+};
 
 
 # What cannot be opened leaves the old file in use, and says what to mend
 
-{
-    my $b = $t->broker(http => http_block());
-    my $l = $t->launcher;
-    $l->open_task($b->control, 'analysis');
+subtest 'D-021 what cannot be opened leaves the old file in use' => sub {
+    my $b = $t->broker(%opt);
+    my ($l) = $b->task;
     my $file = file($b);
     my @cases = (
         ['a directory', sub { mkdir $file }, sub { rmdir $file }],
@@ -260,49 +261,58 @@ for my $way ('a reload', 'a reopen after it') {
             substr($b->error_log, $said) =~ /the audit goes on in the file/
         });
         like(substr($b->error_log, $said), qr/\[emerg\].*agent_audit/,
-             "$what in its place: said so");
-        is($l->get("http://$A/echo")->{status}, 200, "$what: requests go on");
-        like($t->read($old), qr/"path":"\/echo"/, "$what: recorded as before");
-        ok(!-e "$file.to", "$what: nothing is made behind it");
+             "$what in its place: the error log says so");
+        is($l->get("http://$A/echo")->{status}, 200,
+           "$what in its place: requests are served");
+        like($t->read($old), qr/"path":"\/echo"/,
+             "$what in its place: they are recorded in the old file");
+        ok(!-e "$file.to", "$what in its place: nothing is made behind it");
         $mend->();
         $b->signal('USR1');
         AgentTest::wait_for('a new file', sub { -s $file });
-        pass("$what: and when it is mended there is a new one");
+        pass("$what in its place: when it is gone a new file is begun");
     }
-    is_deeply([$b->audit_errors(files($b))], [], 'every line is there');
+    is_deeply([$b->audit_errors(files($b))], [],
+              'every line of all files is whole and follows in number');
     $b->stop;
-}
+};
 
 
 # By an ordinary user: nginx, its workers and the file are that user's
 
-{
+subtest 'D-021 an ordinary user\'s broker loses and doubles no line '
+    . 'either'
+    => sub {
     my $uid = $t->user;
-    my $b = $t->broker(http => http_block(), user => $uid);
-    my $l = $t->launcher(user => $uid);
-    ok($l->open_task($b->control, 'analysis')->{ok}, 'an ordinary user');
+    my $b = $t->broker(%opt, user => $uid);
+    my ($l) = $b->task('analysis', user => $uid);
     my $run = asks($l, 'user-', 1 << 30, 2000);
     rotate($b) for 1 .. 20;
     my $count = answered($run);
     my ($missing, $doubled) = names('user-', $count, files($b));
-    is_deeply([@$missing, @$doubled], [], 'loses and doubles nothing either');
+    is_deeply([@$missing, @$doubled], [],
+              'each line that was answered for is in one file');
     my @stat = stat file($b);
     is(sprintf('%o %d', $stat[2] & 07777, $stat[4]),
-       sprintf('640 %d', $uid // $>), 'and has the file as its own');
-    is_deeply([$b->audit_errors(files($b))], [], 'every line is there');
+       sprintf('640 %d', $uid // $>),
+       'the file belongs to that user and has mode 0640');
+    is_deeply([$b->audit_errors(files($b))], [],
+              'every line of all files is whole and follows in number');
     $b->stop;
-    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/, 'nothing is wrong')
+    unlike($b->error_log, qr/\[(?:alert|emerg|crit)\]/,
+           'nothing is reported at alert, emerg or crit')
         or diag $b->error_log;
-}
+};
 
 
 # A file that is cut, as logrotate's copytruncate does, loses what the copy
 # missed: it is noticed and on record, and what comes then is whole
 
-{
-    my $b = $t->broker(http => http_block());
-    my $l = $t->launcher;
-    $l->open_task($b->control, 'analysis');
+subtest 'D-021 a file that is cut is noticed, and what comes then is '
+    . 'whole'
+    => sub {
+    my $b = $t->broker(%opt);
+    my ($l) = $b->task;
     my $file = file($b);
     my $run = asks($l, 'cut-');
     for my $i (1 .. 20) {
@@ -315,31 +325,33 @@ for my $way ('a reload', 'a reopen after it') {
     });
     my $count = answered($run);
     my $text = $t->read($file);
-    unlike($text, qr/\0/, 'a file that is cut has no hole');
+    unlike($text, qr/\0/, 'the file has no hole');
     my @lines = split /\n/, substr $text, 1001;
     shift @lines;
     is_deeply([grep { length && !eval { JSON::PP::decode_json($_) } } @lines],
-              [], 'and every later line is whole');
+              [], 'every line after the last cut is whole');
     my @seqs = map { $_->{seq} } grep { $_->{event} =~ /dns|worker/ }
                map { length ? JSON::PP::decode_json($_) : () } @lines;
-    is_deeply(\@seqs, [$seqs[0] .. $seqs[-1]], 'without a gap');
-    like($text, qr/"host":"cut-@{[ $count - 1 ]}\./, 'to the last');
+    is_deeply(\@seqs, [$seqs[0] .. $seqs[-1]],
+              'every line after the last cut follows in number');
+    like($text, qr/"host":"cut-@{[ $count - 1 ]}\./,
+         'the last line that was answered for is there');
     like($b->error_log, qr/\[alert\].*cut off the audit file/,
-         'and the operator is told');
+         'the error log says that the file was cut');
     $b->stop;
-}
+};
 
 
 # Workers that are killed in the midst of writing: what they have answered for
 # is there, once, and the next one says how far they came
 
-{
-    my $b = $t->broker(http => http_block());
+subtest 'D-021 workers that are killed while they write lose no answered '
+    . 'line'
+    => sub {
+    my $b = $t->broker(%opt);
     my (%asked, %count, @killed);
     for my $i (1 .. 25) {
-        my $l = $t->launcher;
-        my $task = $l->open_task($b->control, 'analysis');
-        $task->{ok} or BAIL_OUT(explain $task);
+        my ($l) = $b->task;
         my $run = asks($l, "kill$i-");
         my ($worker) = $b->workers;
         AgentTest::wait_for('some lines', sub {
@@ -362,7 +374,8 @@ for my $way ('a reload', 'a reopen after it') {
         my ($missing, $doubled) = names("kill$i-", $count{$i}, @files);
         push @bad, map { "kill$i-$_" } @$missing, @$doubled;
     }
-    is_deeply(\@bad, [], 'what was answered for is there, once');
+    is_deeply(\@bad, [],
+              'each line that was answered for is in one file, once');
 
     my (%last, %lost, @order);
     for my $text (map { split /\n/, $t->read($_) } @files) {
@@ -372,31 +385,33 @@ for my $way ('a reload', 'a reopen after it') {
             if ($line->{action} // '') eq 'writer_lost';
     }
     my @lost = map { my $pid = $_; grep { /\.$pid$/ } keys %last } @killed;
-    is(scalar @lost, 25, '25 workers were killed');
+    is(scalar @lost, 25, 'control: 25 workers were killed');
     is_deeply({ map { $_ => $lost{$_} } sort keys %lost },
               { map { $_ => [$last{$_}] } sort @lost },
-              'each is told of once, with the number of its last line');
+              'each is recorded once as lost, with the number of its last '
+              . 'line');
     my @torn = grep { length && !eval { JSON::PP::decode_json($_) } }
                map { split /\n/, $t->read($_) } @files;
-    cmp_ok(scalar @torn, '<=', 25, 'a line at most is torn in each');
+    cmp_ok(scalar @torn, '<=', 25, 'each of them tore one line at most');
     is_deeply([grep { (() = /"\@timestamp"/g) > 1 } @torn], [],
-              'and none is glued to another');
-}
+              'no line is glued to a torn one');
+};
 
 
 # A worker that dies when half of a line is written, and while the master
 # moves on: the half is ended, in the file where it is, and has no number
 
 SKIP: {
-    skip 'needs root, to stop a worker in a call', 1
+    skip 'half a line of a dying worker: only root can stop it in a call', 1
         unless AgentTest::is_root();
+    subtest 'D-021 half a line of a worker that dies is ended and has no number'
+        => sub {
 
-    my $b = $t->broker(http => http_block());
+    my $b = $t->broker(%opt);
     my $file = file($b);
 
     for my $way ('the next worker', 'the master') {
-        my $l = $t->launcher;
-        $l->open_task($b->control, 'analysis');
+        my ($l) = $b->task;
         $l->get('http://evil.example/');
         my ($worker) = $b->workers;
         my $had = length $t->read($file);
@@ -412,7 +427,8 @@ SKIP: {
             "$AgentTest::LIB/half_write.py", $worker, $old, 40], pipes => 1);
         (readline($killer->{out}) // '') eq "ready\n"
             or die 'no tracer: ', readline $killer->{err};
-        ok(!$l->get('http://evil.example/cut')->{status}, "$way: it dies");
+        ok(!$l->get('http://evil.example/cut')->{status},
+           "ended by $way: control: the worker dies in its write");
         if ($way eq 'the master') {
             AgentTest::wait_for('its end', sub {
                 $t->read("/proc/$worker/stat") =~ /\) Z/
@@ -423,29 +439,34 @@ SKIP: {
         AgentTest::wait_for('the loss on record', sub {
             $t->read($file) =~ /"last_seq":$last,"lost":"\Q$name\E"\}\n/
         });
-        pass("$way: half a line has no number");
+        pass(
+             "ended by $way: the loss is recorded without a number for the "
+             . "half line");
         my ($half, @next) = split /(?<=\n)/, substr $t->read($old), $had;
-        like($half, qr/^\{"\@timestamp.{28}\n?\z/, "$way: half of it is there");
+        like($half, qr/^\{"\@timestamp.{28}\n?\z/,
+             "ended by $way: control: half of the line is there");
         push @next, split /^/m, $t->read($file) if $old ne $file;
         is_deeply([grep { !eval { JSON::PP::decode_json($_) } } @next], [],
-                  "$way: and each line after it is whole");
-        unlike($t->read($file), qr/^\n/, "$way: and none is empty");
+                  "ended by $way: each line after it is whole");
+        unlike($t->read($file), qr/^\n/, "ended by $way: no line is empty");
     }
     $b->stop;
+    };
 }
 
 
 # D-022: no number of lines and no size of the file is the end of it
 
-{
+subtest 'D-022 neither a number of lines nor a size of the file ends the '
+    . 'record'
+    => sub {
     my $events = $ENV{AGENT_TEST_EVENTS} || 120_000;
     my $prefix = $t->nginx_prefix;
     my $file = $t->write("$prefix/logs/agent-audit.log", "{}\n", 0640);
     my $head = (1 << 32) + 12_345;              # a hole: nothing of the disk
     truncate $file, $head or die "truncate: $!";
-    my $b = $t->broker(http => http_block(), prefix => $prefix, workers => 2);
-    my @boxes = map { $t->launcher } 1 .. 2;
-    my @tasks = map { $_->open_task($b->control, 'analysis') } @boxes;
+    my $b = $t->broker(%opt, prefix => $prefix, workers => 2);
+    my @boxes = map { ($b->task)[0] } 1 .. 2;
     my @runs = map { asks($boxes[$_], "many$_-", $events / 2) } 0, 1;
     my @counts = map { answered($_, 0) } @runs;
     is("@counts", join(' ', ($events / 2) x 2), "$events events are answered");
@@ -454,7 +475,7 @@ SKIP: {
         my $reply = $boxes[$i]->ask('task', { op => 'close', reason => 'ok',
                                               exit_code => 0, usage => {} });
         is($reply->{egress}{audit_lines}, $events / 2 + 2,
-           'D-022: and counted for their task');
+           "the events of task $i are counted");
     }
 
     open my $f, '<', $file or die;
@@ -465,33 +486,37 @@ SKIP: {
         push @wrong, $text if !$seq || $seq != ++$seq{$writer};
         $names{$1}++ if $text =~ /"host":"(many[^"]+)"/;
     }
-    is(scalar @wrong, 0, 'D-022: all are in a file of over 4 GiB');
-    is(scalar(keys %names), $events, 'each once');
-    is_deeply([grep { $_ > 1 } values %names], [], 'and once only');
+    is(scalar @wrong, 0,
+       'all lines are in a file of over 4 GiB, and follow in number');
+    is(scalar(keys %names), $events, 'each event is there');
+    is_deeply([grep { $_ > 1 } values %names], [], 'no event is there twice');
     $b->stop;
     unlink $file;
-}
+};
 
 
 # A limit on the size of files is a full disk, and not the end of a worker
 
-{
+subtest 'a limit on the size of files is a full disk, and not the end of '
+    . 'a worker'
+    => sub {
     my $limited = $t->write('nginx-limited', <<"END", 0755);
 #!/bin/sh
 exec prlimit --fsize=65536 -- @{[ AgentTest::nginx_binary() ]} "\$@"
 END
     local $ENV{AGENT_TEST_NGINX} = $limited;
-    my $b = $t->broker(http => http_block(), log_level => 'crit');
-    my $l = $t->launcher;
-    $l->open_task($b->control, 'analysis');
+    my $b = $t->broker(%opt, log_level => 'crit');
+    my ($l) = $b->task;
     my ($worker) = $b->workers;
-    is(answered(asks($l, 'limit-', 300), 0), 300, 'answered as before');
-    is($l->get("http://$A/echo")->{status}, 503, 'and what is not recorded '
-       . 'is not sent');
-    is(($b->workers)[0], $worker, 'the worker lives');
+    is(answered(asks($l, 'limit-', 300), 0), 300,
+       'questions for names are answered as before');
+    is($l->get("http://$A/echo")->{status}, 503,
+       'a request that cannot be recorded is refused with 503');
+    is(($b->workers)[0], $worker, 'the worker is the same');
     rotate($b);
-    is($l->get("http://$A/echo")->{status}, 200, 'a new file has room');
+    is($l->get("http://$A/echo")->{status}, 200,
+       'with a new file a request is served');
     $b->stop;
-}
+};
 
 done_testing;

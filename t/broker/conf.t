@@ -184,7 +184,7 @@ for my $case (
     my $file = $t->write('v10', "api = short_marker\n", 0600);
     my ($ok, $said) = try(http('', vault => "agent_vault $file;"));
     unlike($said . $t->read("$prefix/error.log"), qr/short_marker/,
-           'the value that is refused is never shown');
+           'a value of the vault that is refused is not shown');
 }
 
 
@@ -228,7 +228,7 @@ refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
     my ($mark) = grep { $lines[$_] =~ /#!$/ } 0 .. $#lines;
     my ($ok, $said, $line) = try(policy($body));
     like($said, qr/the first is in \S+:@{[$line - $mark + $at]}, in /,
-         'the first is the one that is meant');
+         'a host twice: the message names the first of the two');
     my $first = $t->write('first.conf', "\nagent_policy a { }\n");
     refused('a policy that an included file has',
             http("include $first;\nagent_policy a { #!\n}"),
@@ -503,7 +503,8 @@ refused('a zone that is too small', http('', zone => 'agent_zone 64k;'),
     my ($ok, $said) = try(http("agent_policy a {\n$many\n}",
                                zone => 'agent_zone 300k;'));
     my ($need) = $said =~ /they need "agent_zone (\d+k)"/;
-    ok(!$ok && $need, 'a zone too small for its policies is told the size')
+    ok(!$ok && $need,
+       'a zone too small for its policies is refused with the size they need')
         or diag $said;
     accepted('and that size is enough', http("agent_policy a {\n$many\n}",
              zone => "agent_zone $need;")) if $need;
@@ -755,44 +756,46 @@ for my $case (
 
 # nginx -t leaves nothing behind
 
-{
+subtest 'E-009 nginx -t leaves nothing behind' => sub {
     my $clean = $t->nginx_prefix;
     my $http = http("agent_policy a { host a.example { bearer api; } }",
                     late => 'agent_state state;');
     my ($ok, $said) = $t->nginx_t(prefix => $clean, http => $http);
-    ok($ok, 'a good configuration in a fresh directory') or diag $said;
+    ok($ok,
+       'a good configuration in a fresh directory is accepted') or diag $said;
 
     my @left;
     File::Find::find(sub { push @left, $File::Find::name if !-d }, $clean);
     # nginx itself makes its pid file and its log
     @left = grep { !m{/(?:nginx\.conf|nginx\.pid|error\.log)$} } @left;
     is_deeply(\@left, [], 'nginx -t leaves no file of the module');
-    ok(!-e "$clean/state", 'and no directory');
+    ok(!-e "$clean/state", 'nginx -t leaves no directory of the module');
 
     ($ok, $said) = $t->nginx_t(prefix => $clean, http => $http
                                . 'server { unknown_here; }');
     @left = ();
     File::Find::find(sub { push @left, $File::Find::name if !-d }, $clean);
     @left = grep { !m{/(?:nginx\.conf|nginx\.pid|error\.log)$} } @left;
-    is_deeply(\@left, [], 'nor does one that is refused');
+    is_deeply(\@left, [],
+              'nginx -t of a bad configuration leaves no file of the module');
 
     my $log = $t->write("$clean/logs/agent-audit.log", "{}\n", 0600);
     $t->nginx_t(prefix => $clean, http => $http);
     is(join(' ', (stat $log)[2] & 0777, -s $log), join(' ', 0600, 3),
-       'an audit file that is there is not touched by nginx -t');
-}
+       'nginx -t does not touch an audit file that is there');
+};
 
 # C-020: where a token could show
-{
+subtest 'C-020 nginx -T shows no token' => sub {
     my $p = $t->nginx_prefix;
     my $http = http("agent_policy a { host a.example { bearer api; } }");
     $t->write("$p/nginx.conf", $t->nginx_conf($p, http => $http));
     my $run = $t->run([$t->nginx_command($p, '-T')],
                       env => { $t->nginx_env });
-    is($run->{status}, 0, 'nginx -T shows the configuration');
-    like($run->{out}, qr/\Q$vault/, 'with the vault\'s name');
-    unlike($run->{out} . $run->{err}, qr/\Q$token/, 'and no token');
-}
+    is($run->{status}, 0, 'control: nginx -T shows the configuration');
+    like($run->{out}, qr/\Q$vault/, 'control: it shows the name of the vault');
+    unlike($run->{out} . $run->{err}, qr/\Q$token/, 'it shows no token');
+};
 
 
 # A running broker
@@ -807,25 +810,30 @@ sub pings ($b) {
 
 my $http = http("agent_policy a { host a.example { bearer api; } }");
 my $b = $t->broker(http => $http);
-ok(pings($b), 'a broker runs');
+ok(pings($b), 'control: a broker runs and serves');
 
 for my $pid ($b->master, $b->workers) {
     unlike($t->read("/proc/$pid/environ") . $t->read("/proc/$pid/cmdline"),
-           qr/\Q$token/, 'the token is in no environment and no argument');
+           qr/\Q$token/,
+           "C-020 the token is in no environment and no argument of pid $pid");
 }
 
 my $inode = (stat $b->control)[1];
 my @audit = stat $b->prefix . '/logs/agent-audit.log';
 
 my ($ok, $said) = $t->nginx_t(prefix => $b->prefix, http => $http);
-ok($ok, 'nginx -t beside a running broker') or diag $said;
-is((stat $b->control)[1], $inode, 'leaves its socket');
-ok(pings($b), 'and the broker working');
+ok($ok,
+   'nginx -t beside a running broker accepts a good '
+   . 'configuration') or diag $said;
+is((stat $b->control)[1], $inode,
+   'E-009 nginx -t beside a running broker leaves its socket');
+ok(pings($b), 'E-009 nginx -t beside a running broker leaves it serving');
 
 ($ok, $said) = $t->nginx_t(prefix => $b->prefix,
     http => http("agent_policy a {\nmount_secrets on; #!\n}"));
-ok(!$ok, 'nginx -t of a bad one beside it');
-is((stat $b->control)[1], $inode, 'leaves its socket too');
+ok(!$ok, 'nginx -t beside a running broker refuses a bad configuration');
+is((stat $b->control)[1], $inode,
+   'E-009 a nginx -t that is refused leaves the socket of a running broker');
 
 # Starts nginx as an operator would: nothing is removed before.
 sub start ($prefix, $http) {
@@ -846,29 +854,36 @@ sub start ($prefix, $http) {
 }
 
 # E-009
-for my $second ($b->prefix, $t->nginx_prefix) {
-    my $text = $http =~ s/%CONTROL%/$b->control/er;
-    my ($pid, $status, $said) = start($second, $text);
-    ok($status, 'a second start on a live socket is refused');
-    like($said, qr/another broker is running.*nginx\.conf:\d+/,
-         'saying so, with the line');
-    is((stat $b->control)[1], $inode, 'the socket is left');
-    ok(pings($b), 'and the broker works');
+for my $case (['the same prefix', $b->prefix],
+              ['another prefix', $t->nginx_prefix])
+{
+    my ($what, $second) = @$case;
+    subtest "E-009 a second start at $what on a live socket is refused" => sub {
+        my $text = $http =~ s/%CONTROL%/$b->control/er;
+        my ($pid, $status, $said) = start($second, $text);
+        ok($status, 'it does not start');
+        like($said, qr/another broker is running.*nginx\.conf:\d+/,
+             'it says why, with the line');
+        is((stat $b->control)[1], $inode, 'the socket is left');
+        ok(pings($b), 'the running broker serves');
+    };
 }
 
 # E-009: no socket
-{
+subtest 'E-009 a file that is not a socket is not removed' => sub {
     my $p = $t->nginx_prefix;
     my $file = $t->write("$p/run/control.sock", "precious\n");
     my ($pid, $status, $said) = start($p, $http);
-    ok($status, 'a regular file where the socket should be is refused');
+    ok($status,
+       'a start with a regular file in place of the socket is refused');
     like($said, qr/is there and is no socket in \S+nginx\.conf:\d+/,
-         'saying so, with the line');
-    is($t->read($file), "precious\n", 'and the file is untouched');
-}
+         'it says why, with the line');
+    is($t->read($file), "precious\n", 'the file is untouched');
+};
 
 # E-008
-{
+subtest 'E-008 workers end with a master that is killed, the next one starts'
+    => sub {
     my $p = $b->prefix;
     my $log = length $b->error_log;
     my @workers = $b->workers;
@@ -881,24 +896,26 @@ for my $second ($b->prefix, $t->nginx_prefix) {
         !grep { ($t->read("/proc/$_/stat") =~ /\) (\w)/ ? $1 : 'Z') ne 'Z' }
               @workers
     });
-    ok(1, 'workers end when their master was killed');
-    ok(-S $b->control, 'its socket stays behind');
+    ok(1, 'the workers end');
+    ok(-S $b->control, 'control: the socket stays behind');
 
     my ($new, $status, $said) = start($p, $http);
-    ok(!defined $status, 'the next start is not stopped by it')
+    ok(!defined $status, 'the next start is not stopped by the socket')
         or diag $said;
     like(substr($b->error_log, $log), qr/removing the socket/,
-         'and says what it removed');
+         'the next start says that it removes the socket');
     $b->{pid} = $new;
-    ok(pings($b), 'the new broker works');
-    is_deeply([$b->audit_errors], [], 'the audit is whole');
+    ok(pings($b), 'the next broker serves');
+    is_deeply([$b->audit_errors], [],
+              'every line of the audit is whole and follows in number');
     my $errors = substr $b->error_log, $log;
-    unlike($errors, qr/\[(alert|emerg)\]/, 'nothing is wrong') or diag $errors;
+    unlike($errors, qr/\[(alert|emerg)\]/,
+           'nothing is reported at alert or emerg') or diag $errors;
 
     # a socket of another user, or of something else, is not ours to remove
     $b->end('TERM');
     ok(!-e $b->control, 'an orderly end removes the socket');
-}
+};
 
 # What is the broker's own is in no box, by whatever name
 
@@ -983,7 +1000,7 @@ for my $second ($b->prefix, $t->nginx_prefix) {
         chmod 0755, "$dir/theirs/own";
         my ($ok, $said) = try($at{agent_audit}->("$dir/theirs/own"));
         ok($ok && $said =~ qr{\[warn\] .*may write "\Q$dir\E/theirs" },
-           'a group higher up is told of') or diag $said;
+           'a group that may write higher up is warned of') or diag $said;
         chmod 0755, "$dir/theirs";
         accepted('one that nobody else may write',
                  $at{agent_audit}->("$dir/theirs/own"));
@@ -1035,7 +1052,8 @@ for my $when ('before', 'after') {
                       env => { $t->nginx_env });
     my ($ok, $said) = ($run->{status} == 0, $run->{err});
     ok(!$ok, "E-038 master_process off, $when http, is refused");
-    like($said, qr/"master_process off" is never allowed/, 'saying why');
+    like($said, qr/"master_process off" is never allowed/,
+         "E-038 master_process off, $when http: the message says why");
 }
 accepted('control: master_process on', http('agent_policy a { }'),
          main => 'master_process on;');
@@ -1066,8 +1084,8 @@ SKIP: {
     close $s;
     chown 12345, 12345, "$p/run/control.sock";
     my ($pid, $status, $said) = start($p, $http);
-    ok($status, 'another user\'s dead socket stops the start');
-    ok(-S "$p/run/control.sock", 'and is left');
+    ok($status, 'a start on the dead socket of another user is refused');
+    ok(-S "$p/run/control.sock", 'the dead socket of another user is left');
 }
 
 done_testing;

@@ -51,6 +51,7 @@ sub ordinary ($plain, $tls) { return <<"END" }
         gzip_types text/plain;
         gzip_min_length 500;
         client_max_body_size 3m;
+        lingering_timeout 100ms;
         error_page 502 504 /e50x.html;
         resolver 127.0.0.1:1;
         location = /status  { stub_status; }
@@ -96,7 +97,8 @@ my $policies = <<"END";
     }
 END
 
-my @ways = ('without the module', 'with it', 'with a broker');
+my @ways = ('without the module', 'with the module',
+            'with a broker beside');
 my @servers;
 
 for my $way (0 .. 2) {
@@ -115,7 +117,7 @@ sub exchange ($server, $raw, $tls) {
     my $s = $tls
         ? IO::Socket::SSL->new(PeerAddr => '127.0.0.1', PeerPort => $port,
               SSL_ca_file => $ca, SSL_verifycn_name => 'plain.internal',
-              SSL_hostname => 'plain.internal', Timeout => 10,
+              SSL_hostname => 'plain.internal', Timeout => 60,
               SSL_version => $tls)
         : IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
     die "no connection: $!" unless $s;
@@ -130,7 +132,7 @@ sub exchange ($server, $raw, $tls) {
 
     my $got = '';
     local $SIG{ALRM} = sub { die "timed out after: $got" };
-    alarm 30;
+    alarm 120;
     while (sysread $s, my $data, 65536) { $got .= $data }
     alarm 0;
     waitpid $pid, 0;
@@ -161,55 +163,55 @@ my $sent = 'x' x 2_000_000;
 my @rows = (
     ['a file', request('GET /a.txt')],
     ['a file, compressed', request('GET /a.txt', "Accept-Encoding: gzip\r\n")],
-    ['an empty one', request('GET /empty')],
-    ['a large one', request('GET /big')],
-    ['HEAD', request('HEAD /big')],
+    ['an empty file', request('GET /empty')],
+    ['a large file', request('GET /big')],
+    ['HEAD of a file', request('HEAD /big')],
     ['a range', request('GET /big', "Range: bytes=5-20\r\n")],
-    ['two ranges that fail', request('GET /a.txt', "Range: bytes=5000-\r\n")],
-    ['not modified', request('GET /a.txt',
+    ['a range outside of the file', request('GET /a.txt', "Range: bytes=5000-\r\n")],
+    ['a file that is not modified', request('GET /a.txt',
         "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n")],
     ['a directory', request('GET /dir')],
-    ['an index', request('GET /dir/')],
-    ['a list', request('GET /autoindex/')],
-    ['nothing', request('GET /nothing')],
-    ['outside', request('GET /../x')],
-    ['a query', request('GET /return/x?a=b%20c')],
-    ['absolute-form', request('GET http://plain.internal/return/x')],
-    ['another host', request('GET http://other.internal/return/x')],
+    ['the index of a directory', request('GET /dir/')],
+    ['the list of a directory', request('GET /autoindex/')],
+    ['a file that is not there', request('GET /nothing')],
+    ['a path above the root', request('GET /../x')],
+    ['a path with a query', request('GET /return/x?a=b%20c')],
+    ['a URL in absolute-form', request('GET http://plain.internal/return/x')],
+    ['a URL with another host', request('GET http://other.internal/return/x')],
     ['a redirect', request('GET /moved')],
-    ['a rewrite', request('GET /rewrite/y?z')],
-    ['a filter', request('GET /sub')],
-    ['denied', request('GET /denied')],
-    ['no credentials', request('GET /auth/')],
-    ['wrong ones', request('GET /auth/', "Authorization: Basic bWU6eA==\r\n")],
-    ['right ones', request('GET /auth/',
+    ['a path that is rewritten', request('GET /rewrite/y?z')],
+    ['a file with sub_filter', request('GET /sub')],
+    ['a location that denies all', request('GET /denied')],
+    ['auth_basic without credentials', request('GET /auth/')],
+    ['auth_basic with wrong credentials', request('GET /auth/', "Authorization: Basic bWU6eA==\r\n")],
+    ['auth_basic with right credentials', request('GET /auth/',
         "Authorization: Basic bWU6c2VjcmV0\r\n")],
-    ['OPTIONS', request('OPTIONS /a.txt')],
-    ['PUT', request('PUT /a.txt', "Content-Length: 1\r\n", 'x')],
-    ['TRACE', request('TRACE /')],
-    ['CONNECT', "CONNECT plain.internal:443 HTTP/1.1\r\n$end\r\n"],
+    ['the method OPTIONS', request('OPTIONS /a.txt')],
+    ['the method PUT', request('PUT /a.txt', "Content-Length: 1\r\n", 'x')],
+    ['the method TRACE', request('TRACE /')],
+    ['the method CONNECT', "CONNECT plain.internal:443 HTTP/1.1\r\n$end\r\n"],
     ['HTTP/1.0', "GET /return HTTP/1.0\r\n\r\n"],
     ['HTTP/0.9', "GET /return\r\n"],
-    ['garbage', "\x01\x02\x03\r\n\r\n"],
+    ['garbage in place of a request', "\x01\x02\x03\r\n\r\n"],
     ['a hello without TLS', "\x16\x03\x01\x00\x05hello\r\n\r\n"],
-    ['no host', "GET / HTTP/1.1\r\n\r\n"],
-    ['two hosts', "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
-    ['two lengths', request('POST /proxy/echo',
+    ['a request without Host', "GET / HTTP/1.1\r\n\r\n"],
+    ['a request with two Host lines', "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
+    ['a request with two lengths', request('POST /proxy/echo',
         "Content-Length: 1\r\nContent-Length: 2\r\n", 'xy')],
-    ['a length and chunks', request('POST /proxy/echo',
+    ['a request with a length and chunks', request('POST /proxy/echo',
         "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 'x')],
-    ['a long line', request('GET /' . 'x' x 40000)],
+    ['a long request line', request('GET /' . 'x' x 40000)],
     ['a long header', request('GET /', 'X: ' . 'x' x 40000 . "\r\n")],
     ['a header with an underscore', request('GET /return', "X_Y: z\r\n")],
-    ['expect', request('POST /proxy/echo',
+    ['a request that expects 100', request('POST /proxy/echo',
         "Expect: 100-continue\r\nContent-Length: 3\r\n", 'abc')],
     ['a body that is too large', request('POST /proxy/echo',
         "Content-Length: 4000000\r\n")],
-    ['limited', request('GET /limited') , 1],
-    ['limited again', request('GET /limited')],
-    ['three on a connection', "GET /return/1 HTTP/1.1\r\n$kept\r\n"
+    ['limited: a first request', request('GET /limited') , 1],
+    ['limited: a second request', request('GET /limited')],
+    ['three requests on a connection', "GET /return/1 HTTP/1.1\r\n$kept\r\n"
         . "GET /proxy/ HTTP/1.1\r\n$kept\r\n" . request('GET /return/3')],
-    ['a body between two', "POST /proxy/echo HTTP/1.1\r\n$kept"
+    ['a body between two requests', "POST /proxy/echo HTTP/1.1\r\n$kept"
         . "Content-Length: 5\r\n\r\nhello" . request('GET /return/3')],
 
     (map {
@@ -227,12 +229,12 @@ my @rows = (
             } qw(/proxy /old /nobuf /tls)),
     (map { ["a status of $_", request("GET /proxy/status/$_")] }
         qw(204 301 304 400 404 500 502 503)),
-    ['a cut answer', request('GET /proxy/short?n=1000')],
-    ['a dropped one', request('GET /proxy/drop')],
+    ['an answer that is cut', request('GET /proxy/short?n=1000')],
+    ['an answer that is dropped', request('GET /proxy/drop')],
     ['an upgrade', request('GET /up/', "Upgrade: websocket\r\n")],
     ['a dead upstream', request('GET /dead/')],
-    ['one that is not verified', request('GET /wrong/')],
-    ['a mirror', request('GET /mirror/')],
+    ['an upstream that is not verified', request('GET /wrong/')],
+    ['a request that is mirrored', request('GET /mirror/')],
     (map { my ($what, $answer) = @$_;
            map { ["$what, by $_", request("GET /$_" . raw_path($answer))] }
                qw(proxy old nobuf) } (
@@ -240,16 +242,16 @@ my @rows = (
             . "chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n"],
         ['an interim answer', "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
             . "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"],
-        ['headers twice', "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nSet-Cookie: "
+        ['an answer with headers twice', "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nSet-Cookie: "
             . "c=d\r\nX-Agent-Broker: denied\r\nAlt-Svc: x\r\n"
             . "Content-Length: 0\r\n\r\n"],
-        ['a bad header', "HTTP/1.1 200 OK\r\nX Y: z\r\n\r\n"],
-        ['no HTTP', "hello\r\n"],
-        ['a long header', "HTTP/1.1 200 OK\r\nX: " . 'x' x 5000
+        ['an answer with a bad header', "HTTP/1.1 200 OK\r\nX Y: z\r\n\r\n"],
+        ['an answer that is not HTTP', "hello\r\n"],
+        ['an answer with a long header', "HTTP/1.1 200 OK\r\nX: " . 'x' x 5000
             . "\r\n\r\n"],
         ['an internal redirect', "HTTP/1.1 200 OK\r\nX-Accel-Redirect: "
             . "/internal/a.txt\r\nContent-Length: 0\r\n\r\n"],
-        ['HTTP/1.0', "HTTP/1.0 200 OK\r\n\r\nto the end"])),
+        ['an answer of HTTP/1.0', "HTTP/1.0 200 OK\r\n\r\nto the end"])),
 );
 
 for my $tls ('', 'TLSv1_2', 'TLSv1_3') {
@@ -267,8 +269,8 @@ for my $tls ('', 'TLSv1_2', 'TLSv1_3') {
                @got if $what =~ /stream/;
 
         for my $way (1, 2) {
-            ok($got[$way] eq $got[0], "$what, $ways[$way]"
-                                      . ($tls ? ", $tls" : ''))
+            ok($got[$way] eq $got[0], "$what: answered $ways[$way] as without"
+                                      . ($tls ? ", over $tls" : ''))
                 or diag short($got[0]), "\n--- became ---\n",
                         short($got[$way]);
         }
@@ -304,9 +306,9 @@ for my $args (['/a.txt'], ['/big'], ['-I', '/big'], ['/nothing'],
     my $what = join ' ', map { short($_) } grep { length > 1 } @$args;
     $what = substr $what, 0, 60;
 
-    like($got[0], qr/^HTTP\/2 \d/, "HTTP/2 answers $what");
+    like($got[0], qr/^HTTP\/2 \d/, "control: HTTP/2 answers $what");
     for my $way (1, 2) {
-        ok($got[$way] eq $got[0], "HTTP/2 the same, $ways[$way]: $what")
+        ok($got[$way] eq $got[0], "HTTP/2 $what: answered $ways[$way] as without")
             or diag short($got[0]), "\n--- became ---\n", short($got[$way]);
     }
 }
@@ -321,10 +323,11 @@ my @counts = map { [exchange($_, request('GET /status'), '')
                     =~ /^ (\d+) (\d+) (\d+) /m] } @servers;
 for my $way (0 .. 2) {
     is($counts[$way][0], $counts[$way][1],
-       "every connection was handled, $ways[$way]");
+       "$ways[$way]: stub_status has handled every connection");
 }
 like(exchange($servers[$_], request('GET /status'), ''),
-     qr/Reading: 0 Writing: 1 Waiting: 0/, "none is left, $ways[$_]")
+     qr/Reading: 0 Writing: 1 Waiting: 0/,
+     "$ways[$_]: stub_status has no connection left")
     for 0 .. 2;
 
 # the same connections and requests, of which the last ones only waited
@@ -340,7 +343,8 @@ for my $server (@servers) {
         map { [$before[$_], $after[$_]] } 0 .. 2;
     }];
 }
-is_deeply($servers[$_]{more}, [7, 7, 8], "connections and requests are counted, $ways[$_]")
+is_deeply($servers[$_]{more}, [7, 7, 8], 
+          "$ways[$_]: stub_status counts connections and requests as without")
     for 0 .. 2;
 
 
@@ -348,11 +352,11 @@ is_deeply($servers[$_]{more}, [7, 7, 8], "connections and requests are counted, 
 
 for my $way (0 .. 2) {
     my $server = $servers[$way];
-    ok($server->{broker}->reload, "it reloads, $ways[$way]");
+    ok($server->{broker}->reload, "$ways[$way]: nginx reloads");
     is(exchange($server, $row, ''), exchange($servers[0], $row, ''),
-       "and serves, $ways[$way]");
+       "$ways[$way]: after the reload a request is answered as without");
     unlike($server->{broker}->error_log, qr/\[(?:alert|emerg)\]/,
-           "nothing is wrong, $ways[$way]")
+           "$ways[$way]: nothing is reported at alert or emerg")
         or diag $server->{broker}->error_log;
 }
 
