@@ -191,7 +191,7 @@ subtest 'D-005 what is too long is cut, and the line says so' => sub {
 
 # D-007: no secrets of anybody
 
-subtest 'D-007 no secret of a client is kept' => sub {
+subtest 'C-017 D-007 no secret of a client is kept' => sub {
     for my $host ($A, 'evil.example') {
         $l->get("http://$host/p?token=pa55query&sig=pa55sig", headers => [
             'Authorization: Basic pa55header', 'Cookie: pa55cookie',

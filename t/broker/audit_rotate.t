@@ -345,7 +345,7 @@ subtest 'D-021 a file that is cut is noticed, and what comes then is '
 # Workers that are killed in the midst of writing: what they have answered for
 # is there, once, and the next one says how far they came
 
-subtest 'D-021 workers that are killed while they write lose no answered '
+subtest 'D-021 D-028 workers that are killed while they write lose no answered '
     . 'line'
     => sub {
     my $b = $t->broker(%opt);

@@ -105,8 +105,10 @@ accepted('the shipped policies', http("include $AgentTest::ROOT/conf/policies/*.
 
 # No rule looks at paths: one that seems to is not passed over
 
-refused('B-069 a rule with a path', host("path ^/v1/; #!"),
-        qr/unknown directive "path"/);
+subtest 'B-069 no rule looks at paths: one that seems to is refused' => sub {
+    refused('a rule with a path', host("path ^/v1/; #!"),
+            qr/unknown directive "path"/);
+};
 
 
 # Switches that are never on
@@ -124,8 +126,10 @@ refused('isolation none', policy("isolation none; #!"), qr/"isolation"/);
 
 # The vault
 
-refused('an entry that is not there', host("bearer nothing; #!"),
-        qr/"nothing" is not in the vault/);
+subtest 'C-006 a credential must be an entry of the vault' => sub {
+    refused('an entry that is not there', host("bearer nothing; #!"),
+            qr/"nothing" is not in the vault/);
+};
 refused('a credential without a vault', http("agent_policy a {\n"
         . "host api.internal {\nbearer api; #!\n}\n}", vault => ''),
         qr/"bearer api" needs a vault/);
@@ -234,8 +238,10 @@ refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
             http("include $first;\nagent_policy a { #!\n}"),
             qr/already; the first is in \Q$first\E:2, in /);
 }
-refused('C-017 a credential in the query', host("query key api; #!"),
-        qr/unknown directive "query"/);
+subtest 'C-017 a credential cannot be attached in a query' => sub {
+    refused('a credential in the query', host("query key api; #!"),
+            qr/unknown directive "query"/);
+};
 refused('an unknown directive in a policy', policy("tunnel_all on; #!"),
         qr/unknown directive "tunnel_all"/);
 refused('an unknown directive in a host', host("follow on; #!"),
@@ -290,74 +296,79 @@ refused('methods with commas, which are told to be spaces',
         host('methods GET, POST; #!'), qr/"methods GET POST"/);
 
 # B-012: anyone could register a name under it
-for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
-              '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
-              'a.*.example', '*.*.example.com', '**.example.com', '*.com.',
-              '*.COM', '*.xn--p1ai', '*example.com', '*.127.0.0.1',
-              '*.internal')
-{
-    refused("the wildcard $name", policy("host $name; #!"),
-            $name =~ /^\*\.(?:127|com\.|$)/ ? qr/"host"/
-            : qr/as in "\*\.example\.com"|for all|write the hosts that are/);
-}
+subtest 'B-012 a wildcard under which anyone could register is refused'
+    => sub {
+    for my $name ('*', '*.', '*.com', '*.co.uk', '*.github.io', '*.jfrog.io',
+                  '*.s3.amazonaws.com', '*.blob.core.windows.net', 'a*b.com',
+                  'a.*.example', '*.*.example.com', '**.example.com', '*.com.',
+                  '*.COM', '*.xn--p1ai', '*example.com', '*.127.0.0.1',
+                  '*.internal')
+    {
+        refused("the wildcard $name", policy("host $name; #!"),
+                $name =~ /^\*\.(?:127|com\.|$)/ ? qr/"host"/
+                : qr/as in "\*\.example\.com"|for all|write the hosts that are/);
+    }
+};
 
 # B-013, B-024: each is one name or none
-for my $case (
-    ['a newline',      "\"a.internal\nb.internal\""],
-    ['a semicolon',    '"a.internal;b"'],
-    ['an open brace',  '"a.internal{"'],
-    ['a close brace',  '"a.internal}"'],
-    ['a hash',         '"a.internal#b"'],
-    ['a quote',        "\"a.internal'\""],
-    ['a double quote', "'a.internal\"'"],
-    ['a dollar',       '"a.internal$host"'],
-    ['a variable',     '"${host}.internal"'],
-    ['a space',        '"a.internal b"'],
-    ['a tab',          "\"a.internal\tb\""],
-    ['a NUL',          "\"a.internal\0b\""],
-    ['a NUL at the end', "\"a.internal\0\""],
-    ['a DEL',          "\"a.internal\x7f\""],
-    ['an escape',      "\"\e[2Ja.internal\""],
-    ['a backslash',    '"a.internal\\\\b"'],
-    ['a slash',        'a.internal/v1'],
-    ['a scheme',       'https://a.internal'],
-    ['user information', 'me@a.internal'],
-    ['a percent sign', 'a%2einternal'],
-    ['an underscore at the label\'s start is none of these, but a hyphen is',
-     '-a.internal'],
-    ['300 characters', join('.', ('a' x 59) x 5)],
-    ['a label of 64',  'a' x 64 . '.internal'],
-    ['an empty label', 'a..internal'],
-    ['a leading dot',  '.a.internal'],
-    ['a last dot',     'a.internal.'],
-    ['nothing',        '""'],
-    ['port 0',         'a.internal:0'],
-    ['port 65536',     'a.internal:65536'],
-    ['port 080',       'a.internal:080'],
-    ['an empty port',  'a.internal:'],
-    ['port words',     'a.internal:http'],
-    ['127.1',          '127.1:80'],
-    ['octal',          '0177.0.0.1:80'],
-    ['hex',            '0x7f.0.0.1:80'],
-    ['one number',     '2130706433:80'],
-    ['leading zeros',  '010.0.0.1:80'],
-    ['an IPv6 without brackets', '2606:2800:220:1::1'],
-    ['an IPv6 in long form', '[2606:2800:0220:0001:0:0:0:1]'],
-    ['an IPv6 with a zone', '[fe80::1%eth0]'],
-    ['an umlaut',      "b\xc3\xbccher.example"],
-    ['fullwidth letters', "\xef\xbd\x81.example"],
-    ['an ideographic dot', "a\xe3\x80\x82example"],
-    ['broken UTF-8',   "a\xff.example"],
-) {
-    my ($what, $name) = @$case;
-    refused("a host with $what", policy("host $name; #!"), qr/"host"/);
-    refused("a host block with $what", policy("host $name { #!\n}"),
-            qr/"host"/);
-}
+subtest 'B-013 B-024 a host is one name in ASCII or is refused' => sub {
+    for my $case (
+        ['a newline',      "\"a.internal\nb.internal\""],
+        ['a semicolon',    '"a.internal;b"'],
+        ['an open brace',  '"a.internal{"'],
+        ['a close brace',  '"a.internal}"'],
+        ['a hash',         '"a.internal#b"'],
+        ['a quote',        "\"a.internal'\""],
+        ['a double quote', "'a.internal\"'"],
+        ['a dollar',       '"a.internal$host"'],
+        ['a variable',     '"${host}.internal"'],
+        ['a space',        '"a.internal b"'],
+        ['a tab',          "\"a.internal\tb\""],
+        ['a NUL',          "\"a.internal\0b\""],
+        ['a NUL at the end', "\"a.internal\0\""],
+        ['a DEL',          "\"a.internal\x7f\""],
+        ['an escape',      "\"\e[2Ja.internal\""],
+        ['a backslash',    '"a.internal\\\\b"'],
+        ['a slash',        'a.internal/v1'],
+        ['a scheme',       'https://a.internal'],
+        ['user information', 'me@a.internal'],
+        ['a percent sign', 'a%2einternal'],
+        ['an underscore at the label\'s start is none of these, but a hyphen is',
+         '-a.internal'],
+        ['300 characters', join('.', ('a' x 59) x 5)],
+        ['a label of 64',  'a' x 64 . '.internal'],
+        ['an empty label', 'a..internal'],
+        ['a leading dot',  '.a.internal'],
+        ['a last dot',     'a.internal.'],
+        ['nothing',        '""'],
+        ['port 0',         'a.internal:0'],
+        ['port 65536',     'a.internal:65536'],
+        ['port 080',       'a.internal:080'],
+        ['an empty port',  'a.internal:'],
+        ['port words',     'a.internal:http'],
+        ['127.1',          '127.1:80'],
+        ['octal',          '0177.0.0.1:80'],
+        ['hex',            '0x7f.0.0.1:80'],
+        ['one number',     '2130706433:80'],
+        ['leading zeros',  '010.0.0.1:80'],
+        ['an IPv6 without brackets', '2606:2800:220:1::1'],
+        ['an IPv6 in long form', '[2606:2800:0220:0001:0:0:0:1]'],
+        ['an IPv6 with a zone', '[fe80::1%eth0]'],
+        ['an umlaut',      "b\xc3\xbccher.example"],
+        ['fullwidth letters', "\xef\xbd\x81.example"],
+        ['an ideographic dot', "a\xe3\x80\x82example"],
+        ['broken UTF-8',   "a\xff.example"],
+    ) {
+        my ($what, $name) = @$case;
+        refused("a host with $what", policy("host $name; #!"), qr/"host"/);
+        refused("a host block with $what", policy("host $name { #!\n}"),
+                qr/"host"/);
+    }
 
-refused('an umlaut, which is told of its xn-- form',
-        policy("host b\xc3\xbccher.example; #!"), qr/xn--/);
-accepted('an xn-- name', policy('host xn--bcher-kva.example;'));
+    refused('an umlaut, which is told of its xn-- form',
+            policy("host b\xc3\xbccher.example; #!"), qr/xn--/);
+    accepted('an xn-- name', policy('host xn--bcher-kva.example;'));
+};
 
 for my $name ('""', '"a b"', '"a;b"', '"a{b"', "\"a\nb\"", "\"a\0b\"",
               '"../a"', "b\xc3\xbc", '-a', '.a', 'a' x 65, '"a$b"')
@@ -541,83 +552,86 @@ my $good = $t->read($proxy);
 my ($inner) = $good =~ /location \/ \{\n(.*)\n\}/s or die;
 my $pair = $t->cert(['client']);
 
-for my $case (
-    ['proxy_ssl_verify off',
-     sub { s/proxy_ssl_verify .*on;/proxy_ssl_verify off;/r },
-     qr/proxy_ssl_verify must be on/],
-    ['no proxy_ssl_verify', sub { s/proxy_ssl_verify .*on;//r },
-     qr/proxy_ssl_verify must be on/],
-    ['proxy_ssl_server_name off',
-     sub { s/proxy_ssl_server_name .*on;/proxy_ssl_server_name off;/r },
-     qr/proxy_ssl_server_name must be on/],
-    ['no proxy_ssl_name', sub { s/proxy_ssl_name .*;//r },
-     qr/proxy_ssl_name must be/],
-    ['proxy_store', sub { "$_\nproxy_store on;" }, qr/proxy_store must be off/],
-    ['a cache', sub { "$_\nproxy_cache c;" }, qr/proxy_cache must be off/,
-     "proxy_cache_path $prefix/temp/cache keys_zone=c:1m;"],
-    ['error_page', sub { "$_\nerror_page 502 /x;" },
-     qr/error_page must not be set/],
-    ['proxy_intercept_errors',
-     sub { s/proxy_intercept_errors .*off;/proxy_intercept_errors on;/r },
-     qr/proxy_intercept_errors must be off/],
-    ['C-012 a parent proxy',
-     sub { s{https://agent_broker}{http://127.0.0.1:3128}r },
-     qr{proxy_pass must be https://agent_broker}],
-    ['C-012 a parent proxy over TLS',
-     sub { s{https://agent_broker}{https://127.0.0.1:3128}r },
-     qr{proxy_pass must be https://agent_broker}],
-    ['C-012 a proxy that a variable names',
-     sub { s{https://agent_broker}{https://\$host}r },
-     qr{proxy_pass must be https://agent_broker}],
-    ['E-021 proxy_buffering',
-     sub { s/proxy_buffering .*off;/proxy_buffering on;/r },
-     qr/proxy_buffering must be off/],
-    ['no proxy_buffering', sub { s/proxy_buffering .*off;//r },
-     qr/proxy_buffering must be off/],
-    ['E-021 proxy_request_buffering',
-     sub { s/proxy_request_buffering .*off;/proxy_request_buffering on;/r },
-     qr/proxy_request_buffering must be off/],
-    ['no proxy_ignore_headers',
-     sub { s/proxy_ignore_headers[^;]*;//r }, qr/proxy_ignore_headers must/],
-    ['one X-Accel header not ignored', sub { s/X-Accel-Redirect X/X/r },
-     qr/proxy_ignore_headers must/],
-    ['a client certificate', sub { "$_\nproxy_ssl_certificate "
-        . "$pair->{cert};\nproxy_ssl_certificate_key $pair->{key};" },
-     qr/proxy_ssl_certificate must/],
-) {
-    my ($what, $change, $words, $http) = @$case;
-    my $bad = do { local $_ = $inner; $change->() };
-    my $more = $http // '';
-
-    for my $place (
-        ['',                    "location / { #!\n$bad\n}"],
-        ['in a prefix below',   "location / {\n$inner\n}\n"
-                                . "location /v1/ { #!\n$bad\n}"],
-        ['in an exact one',     "location / {\n$inner\n}\n"
-                                . "location = /x { #!\n$bad\n}"],
-        ['in a regex',          "location / {\n$inner\n}\n"
-                                . "location ~ x\$ { #!\n$bad\n}"],
-        ['in a nested one',     "location / {\n$inner\n"
-                                . "location /v1/ { #!\n$bad\n}\n}"],
-        ['in a regex nested',   "location / {\n$inner\n"
-                                . "location ~ x\$ { #!\n$bad\n}\n}"],
-        ['in a named one',      "location / {\n$inner\n}\n"
-                                . "location \@x { #!\n$bad\n}"],
-        ['in limit_except',     "location / {\n$inner\n"
-                                . "limit_except GET {\n$bad\n}\n}"],
-        ['in an if',            "location / {\n$inner\n"
-                                . "if (\$agent_task) {\n$bad\n}\n}"],
+subtest 'C-012 E-021 what agent_proxy.conf sets is held to in every location'
+    => sub {
+    for my $case (
+        ['proxy_ssl_verify off',
+         sub { s/proxy_ssl_verify .*on;/proxy_ssl_verify off;/r },
+         qr/proxy_ssl_verify must be on/],
+        ['no proxy_ssl_verify', sub { s/proxy_ssl_verify .*on;//r },
+         qr/proxy_ssl_verify must be on/],
+        ['proxy_ssl_server_name off',
+         sub { s/proxy_ssl_server_name .*on;/proxy_ssl_server_name off;/r },
+         qr/proxy_ssl_server_name must be on/],
+        ['no proxy_ssl_name', sub { s/proxy_ssl_name .*;//r },
+         qr/proxy_ssl_name must be/],
+        ['proxy_store', sub { "$_\nproxy_store on;" }, qr/proxy_store must be off/],
+        ['a cache', sub { "$_\nproxy_cache c;" }, qr/proxy_cache must be off/,
+         "proxy_cache_path $prefix/temp/cache keys_zone=c:1m;"],
+        ['error_page', sub { "$_\nerror_page 502 /x;" },
+         qr/error_page must not be set/],
+        ['proxy_intercept_errors',
+         sub { s/proxy_intercept_errors .*off;/proxy_intercept_errors on;/r },
+         qr/proxy_intercept_errors must be off/],
+        ['C-012 a parent proxy',
+         sub { s{https://agent_broker}{http://127.0.0.1:3128}r },
+         qr{proxy_pass must be https://agent_broker}],
+        ['C-012 a parent proxy over TLS',
+         sub { s{https://agent_broker}{https://127.0.0.1:3128}r },
+         qr{proxy_pass must be https://agent_broker}],
+        ['C-012 a proxy that a variable names',
+         sub { s{https://agent_broker}{https://\$host}r },
+         qr{proxy_pass must be https://agent_broker}],
+        ['E-021 proxy_buffering',
+         sub { s/proxy_buffering .*off;/proxy_buffering on;/r },
+         qr/proxy_buffering must be off/],
+        ['no proxy_buffering', sub { s/proxy_buffering .*off;//r },
+         qr/proxy_buffering must be off/],
+        ['E-021 proxy_request_buffering',
+         sub { s/proxy_request_buffering .*off;/proxy_request_buffering on;/r },
+         qr/proxy_request_buffering must be off/],
+        ['no proxy_ignore_headers',
+         sub { s/proxy_ignore_headers[^;]*;//r }, qr/proxy_ignore_headers must/],
+        ['one X-Accel header not ignored', sub { s/X-Accel-Redirect X/X/r },
+         qr/proxy_ignore_headers must/],
+        ['a client certificate', sub { "$_\nproxy_ssl_certificate "
+            . "$pair->{cert};\nproxy_ssl_certificate_key $pair->{key};" },
+         qr/proxy_ssl_certificate must/],
     ) {
-        # what is left out in a nested location is inherited
-        next if $place->[0] =~ /nested/ && $what =~ /^no /;
+        my ($what, $change, $words, $http) = @$case;
+        my $bad = do { local $_ = $inner; $change->() };
+        my $more = $http // '';
 
-        # most directives are not allowed in these two at all: nginx says so
-        my $other = $place->[0] =~ /limit_except|an if/;
-        refused("$what $place->[0]",
-                http($more, server => $place->[1]),
-                $other ? qr/$words|not allowed here/ : $words);
+        for my $place (
+            ['',                    "location / { #!\n$bad\n}"],
+            ['in a prefix below',   "location / {\n$inner\n}\n"
+                                    . "location /v1/ { #!\n$bad\n}"],
+            ['in an exact one',     "location / {\n$inner\n}\n"
+                                    . "location = /x { #!\n$bad\n}"],
+            ['in a regex',          "location / {\n$inner\n}\n"
+                                    . "location ~ x\$ { #!\n$bad\n}"],
+            ['in a nested one',     "location / {\n$inner\n"
+                                    . "location /v1/ { #!\n$bad\n}\n}"],
+            ['in a regex nested',   "location / {\n$inner\n"
+                                    . "location ~ x\$ { #!\n$bad\n}\n}"],
+            ['in a named one',      "location / {\n$inner\n}\n"
+                                    . "location \@x { #!\n$bad\n}"],
+            ['in limit_except',     "location / {\n$inner\n"
+                                    . "limit_except GET {\n$bad\n}\n}"],
+            ['in an if',            "location / {\n$inner\n"
+                                    . "if (\$agent_task) {\n$bad\n}\n}"],
+        ) {
+            # what is left out in a nested location is inherited
+            next if $place->[0] =~ /nested/ && $what =~ /^no /;
+
+            # most directives are not allowed in these two at all: nginx says so
+            my $other = $place->[0] =~ /limit_except|an if/;
+            refused("$what $place->[0]",
+                    http($more, server => $place->[1]),
+                    $other ? qr/$words|not allowed here/ : $words);
+        }
     }
-}
+};
 
 for my $case (
     ['no location',              '', qr/has no "location \/"/],
@@ -648,33 +662,35 @@ for my $case (
 }
 # E-034: no pattern is matched against what a box sends
 
-my $slow = '^/(a+)+$';
-for my $case (
-    ['a regex location', "location / {\n$inner\n}\n"
-                         . "location ~ $slow {\n$inner\n}"],
-    ['a regex location in a location', "location / {\n$inner\n"
-                         . "location ~* $slow {\n$inner\n}\n}"],
-    ['a regex in if', "if (\$request_uri ~ $slow) { set \$x 1; }\n"
-                      . "location / {\n$inner\n}"],
-    ['a regex in an if of a location', "location / {\n$inner\nset \$x 1;\n"
-                      . "if (\$http_a !~* $slow) { set \$x 2; }\n}"],
-    ['rewrite', "location / {\n$inner\nrewrite $slow /x break;\n}"],
-    ['rewrite in the server', "rewrite $slow /x last;\n"
-                              . "location / {\n$inner\n}"],
-) {
-    my ($what, $server) = @$case;
-    refused("E-034 $what", http('', server => $server),
-            qr/regular expression.*can hold up all others.*nginx\.conf:\d+/);
-}
-accepted('control: the same without one', http('', server =>
-    "set \$x 1;\nif (\$http_a = b) { set \$x 2; }\n"
-    . "location / {\n$inner\nset \$y \$x;\n}\nlocation /v1/ {\n$inner\n}"));
-for my $word (qw(path pattern host_regex)) {
-    refused("E-034 a rule with $word", host("$word ^/(a+)+\$; #!"),
-            qr/unknown directive "$word"/);
-}
-refused('E-034 a host that is a pattern', policy("host ~^(a+)+\$; #!"),
-        qr/"host"/);
+subtest 'E-034 no pattern is matched against what a box sends' => sub {
+    my $slow = '^/(a+)+$';
+    for my $case (
+        ['a regex location', "location / {\n$inner\n}\n"
+                             . "location ~ $slow {\n$inner\n}"],
+        ['a regex location in a location', "location / {\n$inner\n"
+                             . "location ~* $slow {\n$inner\n}\n}"],
+        ['a regex in if', "if (\$request_uri ~ $slow) { set \$x 1; }\n"
+                          . "location / {\n$inner\n}"],
+        ['a regex in an if of a location', "location / {\n$inner\nset \$x 1;\n"
+                          . "if (\$http_a !~* $slow) { set \$x 2; }\n}"],
+        ['rewrite', "location / {\n$inner\nrewrite $slow /x break;\n}"],
+        ['rewrite in the server', "rewrite $slow /x last;\n"
+                                  . "location / {\n$inner\n}"],
+    ) {
+        my ($what, $server) = @$case;
+        refused("$what", http('', server => $server),
+                qr/regular expression.*can hold up all others.*nginx\.conf:\d+/);
+    }
+    accepted('control: the same without one', http('', server =>
+        "set \$x 1;\nif (\$http_a = b) { set \$x 2; }\n"
+        . "location / {\n$inner\nset \$y \$x;\n}\nlocation /v1/ {\n$inner\n}"));
+    for my $word (qw(path pattern host_regex)) {
+        refused("a rule with $word", host("$word ^/(a+)+\$; #!"),
+                qr/unknown directive "$word"/);
+    }
+    refused('a host that is a pattern', policy("host ~^(a+)+\$; #!"),
+            qr/"host"/);
+};
 
 refused('underscores_in_headers', http('', control =>
         'agent_control unix:%CONTROL%; #!',
@@ -1043,31 +1059,34 @@ for my $word (qw(off stderr syslog:server=127.0.0.1 memory:1m)) {
 
 # E-038: a switch that would widen is none, or refused
 
-for my $when ('before', 'after') {
-    my $off = "master_process off;\n";
-    my $conf = $t->nginx_conf($prefix, http => http('agent_policy a { }'));
-    $t->write("$prefix/nginx.conf", $when eq 'before' ? $off . $conf
-                                                      : $conf . $off);
-    my $run = $t->run([$t->nginx_command($prefix, '-t')],
-                      env => { $t->nginx_env });
-    my ($ok, $said) = ($run->{status} == 0, $run->{err});
-    ok(!$ok, "E-038 master_process off, $when http, is refused");
-    like($said, qr/"master_process off" is never allowed/,
-         "E-038 master_process off, $when http: the message says why");
-}
-accepted('control: master_process on', http('agent_policy a { }'),
-         main => 'master_process on;');
-for my $word (qw(agent_debug agent_unsafe agent_learning agent_passthrough
-                 agent_verify agent_trace agent_profile agent_test))
-{
-    for my $at (qw(http policy host server)) {
-        my $text = $at eq 'http' ? http("$word on; #!")
-                 : $at eq 'policy' ? policy("$word on; #!")
-                 : $at eq 'host' ? host("$word on; #!")
-                 : http('', server => "$word on; #!\ninclude $proxy;");
-        refused("E-038 $word on in $at", $text, qr/unknown directive "$word"/);
+subtest 'E-038 there is no switch for debugging or measuring that opens a wall'
+    => sub {
+    for my $when ('before', 'after') {
+        my $off = "master_process off;\n";
+        my $conf = $t->nginx_conf($prefix, http => http('agent_policy a { }'));
+        $t->write("$prefix/nginx.conf", $when eq 'before' ? $off . $conf
+                                                          : $conf . $off);
+        my $run = $t->run([$t->nginx_command($prefix, '-t')],
+                          env => { $t->nginx_env });
+        my ($ok, $said) = ($run->{status} == 0, $run->{err});
+        ok(!$ok, "master_process off, $when http, is refused");
+        like($said, qr/"master_process off" is never allowed/,
+             "master_process off, $when http: the message says why");
     }
-}
+    accepted('control: master_process on', http('agent_policy a { }'),
+             main => 'master_process on;');
+    for my $word (qw(agent_debug agent_unsafe agent_learning agent_passthrough
+                     agent_verify agent_trace agent_profile agent_test))
+    {
+        for my $at (qw(http policy host server)) {
+            my $text = $at eq 'http' ? http("$word on; #!")
+                     : $at eq 'policy' ? policy("$word on; #!")
+                     : $at eq 'host' ? host("$word on; #!")
+                     : http('', server => "$word on; #!\ninclude $proxy;");
+            refused("$word on in $at", $text, qr/unknown directive "$word"/);
+        }
+    }
+};
 
 SKIP: {
     skip 'only root has workers of another user', 2 if !AgentTest::is_root();

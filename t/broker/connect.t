@@ -188,23 +188,26 @@ subtest 'B-043 the SNI must be the name of the CONNECT' => sub {
          'the same name in capitals is served');
 };
 
-for my $case (
-    ['another host',          "Host: other.internal:$port", '/'],
-    ['a denied host',         'Host: evil.example', '/'],
-    ['another port',          'Host: api.internal:8443', '/'],
-    ['no port',               'Host: api.internal', '/'],
-    ['an absolute http URL',  "Host: api.internal:$port",
-     "http://api.internal:$port/"],
-    ['another absolute URL',  "Host: other.internal:$port",
-     "https://other.internal:$port/"],
-    ['an address',            'Host: 10.0.0.1', '/'],
-) {
-    my ($what, $host, $target) = @$case;
-    my $got = inside('api.internal', "GET $target HTTP/1.1", $host);
-    like($got, qr/^HTTP\/1.1 400.*authority_mismatch/s,
-         "B-046 inside a CONNECT, a request with $what is "
-         . "refused") or diag $got;
-}
+subtest 'B-046 inside a CONNECT a request must name the host of the CONNECT'
+    => sub {
+    for my $case (
+        ['another host',          "Host: other.internal:$port", '/'],
+        ['a denied host',         'Host: evil.example', '/'],
+        ['another port',          'Host: api.internal:8443', '/'],
+        ['no port',               'Host: api.internal', '/'],
+        ['an absolute http URL',  "Host: api.internal:$port",
+         "http://api.internal:$port/"],
+        ['another absolute URL',  "Host: other.internal:$port",
+         "https://other.internal:$port/"],
+        ['an address',            'Host: 10.0.0.1', '/'],
+    ) {
+        my ($what, $host, $target) = @$case;
+        my $got = inside('api.internal', "GET $target HTTP/1.1", $host);
+        like($got, qr/^HTTP\/1.1 400.*authority_mismatch/s,
+             "a request with $what is "
+             . "refused") or diag $got;
+    }
+};
 
 
 # B-051: early bytes
@@ -224,21 +227,24 @@ subtest 'B-051 bytes behind a CONNECT are refused' => sub {
 
 # B-018: what CONNECT may name
 
-for my $target ('api.internal', 'api.internal:', ':443', ':',
-                "api.internal:$port/", "api.internal:$port?",
-                "u\@api.internal:$port", "http://api.internal:$port",
-                'api.internal:65536', 'api.internal:007', 'api.internal:-1',
-                'api.internal:https', "[api.internal]:$port",
-                '[[::1]]:443', '::1:443', "api.internal :$port") {
-    my $got = $l->http("CONNECT $target HTTP/1.1\r\nHost: x\r\n\r\n");
-    is($got->{status}, 400, "B-018 CONNECT $target is malformed")
-        or diag $got->{raw};
-}
-is($l->http("CONNECT api.internal:$port HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-   ->{status}, 400, 'B-018 a CONNECT with another Host is refused with 400');
-is($l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
-            . "Content-Length: 5\r\n\r\nhello")->{status}, 400,
-   'B-018 a CONNECT with a body is refused with 400');
+subtest 'B-018 a CONNECT names one host and one port, and nothing else'
+    => sub {
+    for my $target ('api.internal', 'api.internal:', ':443', ':',
+                    "api.internal:$port/", "api.internal:$port?",
+                    "u\@api.internal:$port", "http://api.internal:$port",
+                    'api.internal:65536', 'api.internal:007', 'api.internal:-1',
+                    'api.internal:https', "[api.internal]:$port",
+                    '[[::1]]:443', '::1:443', "api.internal :$port") {
+        my $got = $l->http("CONNECT $target HTTP/1.1\r\nHost: x\r\n\r\n");
+        is($got->{status}, 400, "CONNECT $target is malformed")
+            or diag $got->{raw};
+    }
+    is($l->http("CONNECT api.internal:$port HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+       ->{status}, 400, 'a CONNECT with another Host is refused with 400');
+    is($l->http("CONNECT api.internal:$port HTTP/1.1\r\n"
+                . "Content-Length: 5\r\n\r\nhello")->{status}, 400,
+       'a CONNECT with a body is refused with 400');
+};
 
 
 # The authority of the boxes

@@ -366,7 +366,7 @@ subtest 'B-017 a byte that no name has is refused at every position' => sub {
 
 # B-021: Host as such
 
-subtest 'B-021 a Host that is not one name, or not that of the URL, is '
+subtest 'B-021 C-011 a Host that is not one name, or not that of the URL, is '
     . 'refused'
     => sub {
     for my $case (

@@ -175,7 +175,7 @@ my $task = task();
 my $l = $task->{l};
 my $api_host = "api.internal:$port";
 
-subtest 'C-026 C-027 E-003 from a reload on the newest policy and token '
+subtest 'C-026 C-027 C-030 E-003 from a reload on the newest policy and token '
     . 'count'
     => sub {
     is($l->get("$url/first")->{status}, 200,

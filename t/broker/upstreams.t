@@ -117,7 +117,7 @@ for my $kind (qw(nginx http1 http2)) {
     for my $door (@doors) {
         my $what = "$kind by $door->[0]";
         my $host = "$kind.internal";
-        subtest "$what: answers, bodies and events pass as they are" => sub {
+        subtest "E-020 $what: answers, bodies and events pass unchanged" => sub {
 
         my $run = curl($l, $door, $host, '-i', '/');
         my ($head, $body) = parts($run);

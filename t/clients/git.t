@@ -48,10 +48,8 @@ my $site = $t->helper('../clients/site.py',
     '--cert', $pair->{cert}, '--key', $pair->{key}, '--root', $root,
     '--log', $log, '--need', "git.internal=$need");
 
-my $vault = $t->write('vault', "git = $Clients::TOKEN\n", 0600);
-
 my $c = Clients->new($t,
-    http  => "agent_vault $vault;",
+    vault  => "git = $Clients::TOKEN\n",
     port  => $site->{port},
     hosts => { 'git.internal' => 'methods GET POST; bearer git;' },
 );

@@ -99,10 +99,8 @@ if (!$no_apt) {
         . " Packages\n");
 }
 
-my $vault = $t->write('vault', "registry = $Clients::TOKEN\n", 0600);
-
 my $c = Clients->new($t,
-    http  => "agent_vault $vault;",
+    vault  => "registry = $Clients::TOKEN\n",
     port  => $port,
     hosts => { map { $_ => 'bearer registry;' } @hosts },
 );

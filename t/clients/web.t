@@ -13,7 +13,6 @@ use Test::More;
 
 my $t  = AgentTest->new;
 my $up = $t->upstream(names => ['api.internal']);
-my $vault = $t->write('vault', "api = $Clients::TOKEN\n", 0600);
 my $dir = $t->dir . '/readable';
 mkdir $dir;
 my $programs = "$FindBin::Bin/programs";
@@ -53,7 +52,7 @@ my $no_lwp = $t->run(['/usr/bin/perl', '-MLWP::Protocol::https', '-e1'])
 system('chmod', '-R', 'a+rX', $dir);
 
 my $c = Clients->new($t,
-    http     => "agent_vault $vault;",
+    vault     => "api = $Clients::TOKEN\n",
     port     => $up->port,
     readable => [$dir],
     in       => [map { "$programs/$_" } qw(fetch.py fetch.js fetch.pl)],
@@ -102,7 +101,7 @@ client('F-046', "node $_", "node fetch.js $_ \"\$1\"", skip => $no_node)
 client('F-046', 'node undici', 'node fetch.js undici "$1"',
        skip => $no_undici // $no_node,
        setup => "export UNDICI=$dir/node_modules/undici");
-client('F-030', 'java HttpClient', "java -cp $dir Fetch \"\$1\"",
+client('F-030 F-031', 'java HttpClient', "java -cp $dir Fetch \"\$1\"",
        skip => $no_java);
 client('F-029', 'perl LWP', 'perl fetch.pl "$1"', skip => $no_lwp);
 client('F-029', 'go net/http', "$dir/fetch-go \"\$1\"", skip => $no_go);
