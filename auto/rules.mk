@@ -377,7 +377,7 @@ COST ?= 1000000
 
 soak: all
 	SOAK=$(SOAK) prove -v t/jail/soak.t
-	COST=$(COST) prove -v t/broker/cost.t
+	COST=$(COST) prove -v t/broker/worker_leaks.t
 
 
 # Installation.  The configuration goes where an operator copies it from:

@@ -18,7 +18,7 @@ my $t     = AgentTest->new;
 my $plain = $t->upstream(plain => 1);
 my $safe  = $t->upstream(names => [qw(api.internal pinned.internal)]);
 my ($port, $tls) = ($plain->port, $safe->port);
-my $deaf  = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/trouble.py"],
+my $deaf  = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"],
                       pipes => 1);
 chomp(my $deaf_port = readline($deaf->{out}) // die "no upstream\n");
 

@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $t = AgentTest->new;
-my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/trouble.py"],
+my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"],
                    pipes => 1);
 chomp(my $port = readline($up->{out}) // die "no upstream\n");
 my $dns = $t->dns({ 'trouble.internal' => { A => ['127.0.0.1'] },

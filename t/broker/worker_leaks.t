@@ -4,7 +4,7 @@
 # descriptors of the worker are counted over many requests of each kind, and
 # over a flood of names.
 #
-#   COST=1000000 prove -v t/broker/cost.t      `make soak`; 500 without COST
+#   COST=1000000 prove -v t/broker/worker_leaks.t      `make soak`; 500 without COST
 #
 # Each kind is asked once to warm up, what is allocated once is there then,
 # and twice to count.  A leak of 130 bytes a request shows at 500, one of a
