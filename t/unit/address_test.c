@@ -483,15 +483,15 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("B_030 every special range is refused from its first address "
+        PROMISE("B-030 every special range is refused from its first address "
                 "to its last, its neighbours are not", test_special_ranges),
-        PROMISE("B_032 metadata addresses are refused whatever a rule says",
+        PROMISE("B-032 metadata addresses are refused whatever a rule says",
                 test_metadata),
-        PROMISE("B_029 IPv4 inside IPv6 is refused in every form, public "
+        PROMISE("B-029 IPv4 inside IPv6 is refused in every form, public "
                 "addresses too", test_embedded_refused),
-        PROMISE("B_029 a range opens an outer form only for an inner address "
+        PROMISE("B-029 a range opens an outer form only for an inner address "
                 "that is open itself", test_embedded_opened),
-        PROMISE("B_033 a private range opens what it holds, loopback needs "
+        PROMISE("B-033 a private range opens what it holds, loopback needs "
                 "a port, forbidden stays forbidden", test_private_opens),
         PROMISE("a range is canonical text without bits below its prefix",
                 test_range_text),

@@ -477,21 +477,22 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("keys stand in the order written, values as JSON",
+        PROMISE("keys come in the order written, values as JSON",
                 test_shape),
-        PROMISE("D_001 every foreign byte is escaped, none is lost",
+        PROMISE("D-001 every foreign byte is escaped, none is lost",
                 test_every_byte),
-        PROMISE("D_001 wherever in a value it stands", test_every_place),
+        PROMISE("D-001 a foreign byte is escaped at every place of a value",
+                test_every_place),
         PROMISE("a number has its digits and no more", test_numbers),
-        PROMISE("D_004 a box's text forges neither a line nor a field",
+        PROMISE("D-004 a box's text forges neither a line nor a field",
                 test_forgery),
-        PROMISE("D_005 a long value is cut at its bound and the line says so",
+        PROMISE("D-005 a long value is cut at its bound and the line says so",
                 test_cut),
-        PROMISE("D_006 a line has at most 4096 bytes and stays JSON when "
+        PROMISE("D-006 a line has at most 4096 bytes and stays JSON when "
                 "full", test_full),
         PROMISE("objects nest four deep, what is deeper is left out whole",
                 test_nesting),
-        PROMISE("D_011 times are UTC with milliseconds", test_time),
+        PROMISE("D-011 times are UTC with milliseconds", test_time),
     };
 
     return unit_run(tests);

@@ -173,7 +173,8 @@ main(void)
                 test_defaults),
         PROMISE("a count is canonical decimal", test_counts),
         PROMISE("bytes may be written with k, m and g", test_sizes),
-        PROMISE("the largest is taken, and no larger one", test_ends),
+        PROMISE("the largest value of a bound is accepted, no larger one",
+                test_ends),
     };
 
     return unit_run(tests);

@@ -290,13 +290,15 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("what clients send is accepted", test_accepted),
-        PROMISE("a Host that names another target is refused as that",
+        PROMISE("a CONNECT as real clients send it is accepted", test_accepted),
+        PROMISE("a Host that names another target is a mismatch",
                 test_mismatch),
         PROMISE("a request line that two readers could read differently is "
                 "malformed", test_lines),
-        PROMISE("so is a header, and a body", test_headers),
-        PROMISE("no beginning of a head is one", test_truncated),
+        PROMISE("a header with two readings is refused, and so is a body",
+                test_headers),
+        PROMISE("a head that is cut is not taken for a whole one",
+                test_truncated),
         PROMISE("a head ends at its first empty line", test_length),
     };
 

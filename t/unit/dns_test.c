@@ -576,10 +576,11 @@ main(void)
                 test_edns),
         PROMISE("an answer is never answered, other operations are not "
                 "implemented", test_flags),
-        PROMISE("no beginning of a query is one", test_truncated),
+        PROMISE("a query that is cut is not taken for a whole one",
+                test_truncated),
         PROMISE("counts, pointers and labels that are odd are malformed",
                 test_malformed),
-        PROMISE("other classes are refused", test_class),
+        PROMISE("a question of another class than IN is refused", test_class),
         PROMISE("a name has 255 bytes at most, and its answer fits",
                 test_longest),
         PROMISE("an odd name is recorded escaped and matches nothing",

@@ -117,7 +117,7 @@ int
 main(void)
 {
     static const struct CMUnitTest  tests[] = {
-        PROMISE("a file's type is told from what is in it", test_kinds),
+        PROMISE("a file's type is found from its content", test_kinds),
         PROMISE("a name is shown without what a terminal obeys", test_names),
     };
 

@@ -682,8 +682,8 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("A-126 of each version is asked what it knows, of a newer "
-                "one no more than the newest", test_versions),
+        PROMISE("A-126 each version is asked for the rights it knows, a "
+                "newer one for those of the newest known", test_versions),
         PROMISE("F-013 a place has its rights in each version, and no more",
                 test_places),
         PROMISE("A-126 a ruleset alone keeps the files that are not to be "

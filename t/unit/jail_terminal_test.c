@@ -72,7 +72,7 @@ int
 main(void)
 {
     static const struct CMUnitTest  tests[] = {
-        PROMISE("nothing that a terminal obeys reaches it", test_filter),
+        PROMISE("no byte that a terminal obeys reaches it", test_filter),
     };
 
     return unit_run(tests);

@@ -295,9 +295,9 @@ main(void)
     int                      rc;
     const struct CMUnitTest  tests[] = {
         PROMISE("a subject's hash is OpenSSL's", test_hash),
-        PROMISE("names of other forms have none", test_other_names),
-        PROMISE("a certificate that is cut has none", test_cut),
-        PROMISE("what is no certificate is refused", test_no_certificates),
+        PROMISE("a name of another form has no hash", test_other_names),
+        PROMISE("a certificate that is cut has no hash", test_cut),
+        PROMISE("what is not a certificate is refused", test_no_certificates),
         PROMISE("a store for Java holds the certificates", test_store),
     };
 

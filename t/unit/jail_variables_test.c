@@ -169,7 +169,7 @@ main(void)
                 "value in it", test_files),
         PROMISE("a NUL byte is refused with its line", test_nul),
         PROMISE("names, values and their number are bounded", test_bounds),
-        PROMISE("a name that the policy does not list is found", test_list),
+        PROMISE("a name that the policy does not list is reported", test_list),
     };
 
     return unit_run(tests);

@@ -191,7 +191,7 @@ main(void)
                 test_table),
         PROMISE("a limit is a number in its unit within its bounds, and "
                 "nothing else", test_values),
-        PROMISE("a size alone overflows nothing", test_bytes),
+        PROMISE("a size that is too large overflows nothing", test_bytes),
         PROMISE("a limit is shown as a directive spells it", test_text),
     };
 

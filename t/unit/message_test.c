@@ -406,9 +406,11 @@ main(void)
         PROMISE("a line is one JSON object with a known op",
                 test_not_an_object),
         PROMISE("an operation has its own keys and no others", test_keys),
-        PROMISE("a value is of its key's type", test_types),
-        PROMISE("a text has its size at most", test_sizes),
-        PROMISE("no beginning of a line is one", test_truncated),
+        PROMISE("a value of another type than its key's is refused",
+                test_types),
+        PROMISE("a text longer than its key allows is refused", test_sizes),
+        PROMISE("a line that is cut is not taken for a whole one",
+                test_truncated),
         PROMISE("a large line is refused like any other", test_large),
     };
 

@@ -572,13 +572,13 @@ main(void)
     int  rc;
 
     const struct CMUnitTest  tests[] = {
-        PROMISE("a leaf is believed for its name or address alone",
+        PROMISE("a leaf is believed for its name or address only",
                 test_names),
         PROMISE("a leaf is a server's, for a week, begun a day ago",
                 test_leaf),
-        PROMISE("an authority signs for ten years, and is no other's",
+        PROMISE("an authority signs for ten years, each has its own key",
                 test_authority),
-        PROMISE("no authority below it is believed",
+        PROMISE("an authority signed by the boxes' own is not believed",
                 test_no_authority_below),
         PROMISE("leaves are cached, the least recently used goes first",
                 test_cache),

@@ -364,7 +364,7 @@ main(void)
                 "refused", test_rule_checks),
         PROMISE("a tunnel has an exact host, and no credential or cleartext",
                 test_tunnel_checks),
-        PROMISE("a bound is one, and within its table", test_bounds),
+        PROMISE("a bound is a number within its table's limits", test_bounds),
         PROMISE("words that would open the box are refused, their "
                 "neighbours are not", test_words),
         PROMISE("a policy has no more ports than there are doors",

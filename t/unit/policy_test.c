@@ -658,25 +658,25 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("B_010 a name matches whole, never by its end or beginning",
+        PROMISE("B-010 a name matches whole, never by its end or beginning",
                 test_label_boundary),
-        PROMISE("B_011 a wildcard holds one or more whole labels under it, "
+        PROMISE("B-011 a wildcard holds one or more whole labels under it, "
                 "the most specific host decides", test_wildcard),
         PROMISE("a rule without a port serves 80 and 443, with one only that",
                 test_ports),
         PROMISE("an empty policy denies everything", test_empty),
-        PROMISE("B_016 policies of every size decide the same",
+        PROMISE("B-016 policies of every size decide the same",
                 test_sizes),
         PROMISE("a name of 127 labels meets the longest suffix",
                 test_deep_names),
-        PROMISE("B_012 B_013 B_024 B_028 what is no host, or a wildcard over "
-                "strangers' names, is refused and shown harmlessly",
+        PROMISE("B-012 B-013 B-024 B-028 what is not a host, or a wildcard "
+                "over strangers' names, is refused and shown harmlessly",
                 test_bad_hosts),
         PROMISE("a rule is named as the configuration spells it",
                 test_rule_names),
         PROMISE("a host and port that a rule serves already is refused",
                 test_duplicates),
-        PROMISE("methods are those listed, else GET, and HEAD follows GET",
+        PROMISE("methods are those listed, else GET; HEAD follows GET",
                 test_methods),
         PROMISE("root and those listed may open a task, else root and the "
                 "broker's user", test_launchers),

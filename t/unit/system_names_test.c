@@ -187,11 +187,11 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("the first three name servers are read, nonsense is skipped",
+        PROMISE("the first three name servers are read, other text skipped",
                 test_nameservers),
         PROMISE("a hosts file gives each name its addresses in order",
                 test_hosts),
-        PROMISE("a hosts file of 100000 lines is found in", test_large),
+        PROMISE("a name is found in a hosts file of 100000 lines", test_large),
     };
 
     return unit_run(tests);

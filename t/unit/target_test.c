@@ -261,7 +261,7 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         PROMISE("each form gives one authority, path and query", test_forms),
-        PROMISE("what is no request line of HTTP/1.x is refused",
+        PROMISE("what is not a request line of HTTP/1.x is refused",
                 test_malformed),
         PROMISE("a byte outside of printable ASCII is refused anywhere",
                 test_bytes),

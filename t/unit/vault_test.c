@@ -608,22 +608,22 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         PROMISE("entries, comments and blank lines are read", test_accepted),
-        PROMISE("C_015 what is refused is told by line and cause, never by "
-                "its value", test_refused),
-        PROMISE("C_015 no byte of a value is anything but printable ASCII",
+        PROMISE("C-015 a refusal names the line and the cause, never the "
+                "value", test_refused),
+        PROMISE("C-015 no byte of a value is anything but printable ASCII",
                 test_value_bytes),
         PROMISE("a value has 16 to 4096 characters", test_lengths),
         PROMISE("the packed form is found by name, and damaged gives nothing "
                 "from outside", test_packed),
-        FILE_PROMISE("C_021 a vault that group or others can touch is "
+        FILE_PROMISE("C-021 a vault that group or others can touch is "
                      "refused, with the command that mends it",
                      test_file_modes),
-        FILE_PROMISE("C_021 a directory that others can write is refused, "
+        FILE_PROMISE("C-021 a directory that others can write is refused, "
                      "sticky or not", test_directory_modes),
-        FILE_PROMISE("C_021 symbolic and hard links are refused", test_links),
-        FILE_PROMISE("C_021 what is not a regular file is refused at once",
+        FILE_PROMISE("C-021 symbolic and hard links are refused", test_links),
+        FILE_PROMISE("C-021 what is not a regular file is refused at once",
                      test_kinds),
-        FILE_PROMISE("C_021 only root's and the owner's file and directory "
+        FILE_PROMISE("C-021 only root's and the owner's file and directory "
                      "are taken", test_owner),
         FILE_PROMISE("a vault has at most 1 MiB", test_size),
         FILE_PROMISE("a vault is found beside the working directory",
