@@ -37,7 +37,7 @@ my $seen = 0;
 # curl in the box; what it printed, with its status at the end
 sub curl (@args) {
     my $run = $l->do(run => {
-        argv => ['curl', '-sS', '--max-time', '20', '--cacert', $ca,
+        argv => ['curl', '-sS', '--max-time', '60', '--cacert', $ca,
                  '-w', '\n%{http_code} %{http_version} %{exitcode}', @args],
         env => { PATH => $ENV{PATH} } });
     die $run->{error} if $run->{error};

@@ -182,7 +182,7 @@ subtest 'B-017 a byte within a label ends no name' => sub {
 
 # The whole way: a name, any address, a web door, the host
 
-$r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '--cacert',
+$r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '60', '--cacert',
     $ca, '--resolve', "api.internal:$port:$first", '-w', '%{http_code}',
     '-o', '/dev/null', "https://api.internal:$port/echo"],
     env => { PATH => $ENV{PATH} } });

@@ -221,7 +221,7 @@ sub refused ($door, $what, $headers, $answer, $reason = undef) {
 }
 
 for my $how ('--http1.1', '--http2') {
-    my $run = $l->do(run => { argv => ['curl', '-sSi', '--max-time', '20',
+    my $run = $l->do(run => { argv => ['curl', '-sSi', '--max-time', '60',
         $how, '-x', 'http://127.0.0.1:8899', '--cacert', $box_ca,
         "https://gone.internal:$port/x"], env => { PATH => $ENV{PATH} } });
     like($run->{data}, qr{^HTTP/[12]\S*\ 502\ .*^x-agent-broker:\ failed\s.*

@@ -285,7 +285,7 @@ sub short ($text) {
 # HTTP/2, by a client that shows the headers
 
 sub h2 ($server, @args) {
-    my $run = $t->run(['curl', '-sS', '-i', '--http2', '--max-time', '30',
+    my $run = $t->run(['curl', '-sS', '-i', '--http2', '--max-time', '60',
         '--cacert', $ca, '--connect-to', "::127.0.0.1:$server->{tls}",
         map { s{^/}{https://plain.internal/}r } @args]);
     return normal($run->{out}, $server) . $run->{status};

@@ -258,7 +258,7 @@ for my $wrong ('0 1m', '10 0', '10', '10 1m 1', '-1 1m', '10000000000 1m',
 # A flood without end: the default budget ends it; and with the default of
 # `refusals` it is a thousand lines, the rest is counted
 
-my $events = $ENV{AGENT_TEST_EVENTS} || 50_000;
+my $events = $ENV{AGENT_TEST_EVENTS} || 20_000;
 
 sub flood ($policy) {
     my ($l, $task) = $b->task($policy);

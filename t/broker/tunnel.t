@@ -38,7 +38,7 @@ my ($l, $task) = $b->task;
 
 sub curl ($l, @args) {
     return $l->do(run => {
-        argv => ['curl', '-sS', '--max-time', '20', '-x',
+        argv => ['curl', '-sS', '--max-time', '60', '-x',
                  'http://127.0.0.1:8899', '--cacert', $t->ca->{cert},
                  '-o', '/dev/null', '-w', '%{http_code}', @args],
         env => { PATH => $ENV{PATH} } });
@@ -68,7 +68,7 @@ my $body = $t->write('body', 'x' x 500000);
 $r = curl($l, '-d', "\@$body", "https://pinned.internal:$port/echo");
 is(length(($up->requests)[-1]{body}), 500000,
    'a large body arrives whole through a tunnel');
-$r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '20', '-x',
+$r = $l->do(run => { argv => ['curl', '-sS', '--max-time', '60', '-x',
     'http://127.0.0.1:8899', '--cacert', $t->ca->{cert},
     "https://pinned.internal:$port/big?n=3000000"],
     env => { PATH => $ENV{PATH} } });

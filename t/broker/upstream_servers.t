@@ -91,7 +91,7 @@ sub curl ($l, $door, $host, @args) {
     my (undef, $scheme, @way) = @$door;
     my ($kind) = $host =~ /(\w+)\.internal/;
     my @command = (@{ ref $args[0] ? shift @args : [] }, 'curl', '-sS',
-        '--max-time', '30', '--cacert', $box_ca,
+        '--max-time', '60', '--cacert', $box_ca,
         @way, map { s{^/}{$scheme://$host:$port{$kind}/}r } @args);
     return $l->do(run => { argv => \@command, env => { PATH => $ENV{PATH} },
                            timeout => 40 });
@@ -169,7 +169,7 @@ for my $kind (qw(nginx http1 http2)) {
         my (undef, $scheme, @way) = @$door;
         my $pid = $l->do(run => { argv => ['/bin/sh', '-c',
             'out=$1; shift; "$@" >"$out" 2>&1 </dev/null & echo $!', 'sh',
-            $out, 'curl', '-sSN', '--max-time', '30', '--cacert', $box_ca,
+            $out, 'curl', '-sSN', '--max-time', '60', '--cacert', $box_ca,
             @way, "$scheme://$host:$port{$kind}/sse?id=$id"],
             env => { PATH => $ENV{PATH} } })->{data};
         AgentTest::wait_for('the first event', sub {
