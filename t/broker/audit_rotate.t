@@ -30,7 +30,7 @@ my %opt = (dns => $dns, policy => <<"END");
     }
 END
 
-# Asks for names in a box until it is told to stop.
+# Asks for names in a box until its stop file is there.
 sub asks ($l, $prefix, @more) {
     my $stop = "$t->{dir}/stop-$prefix";
     syswrite $l->{in}, JSON::PP::encode_json({ do => 'run',
@@ -235,7 +235,7 @@ subtest 'D-021 a worker that missed three hundred rotations writes to '
 };
 
 
-# What cannot be opened leaves the old file in use, and says what to mend
+# What cannot be opened leaves the old file in use, and the log says why
 
 subtest 'D-021 what cannot be opened leaves the old file in use' => sub {
     my $b = $t->broker(%opt);
@@ -251,7 +251,7 @@ subtest 'D-021 what cannot be opened leaves the old file in use' => sub {
     }, sub { unlink $file }] if AgentTest::is_root();
 
     for my $case (@cases) {
-        my ($what, $make, $mend) = @$case;
+        my ($what, $make, $undo) = @$case;
         my $old = "$file." . ++$b->{rotated};
         rename $file, $old or die;
         $make->();
@@ -267,7 +267,7 @@ subtest 'D-021 what cannot be opened leaves the old file in use' => sub {
         like($t->read($old), qr/"path":"\/echo"/,
              "$what in its place: they are recorded in the old file");
         ok(!-e "$file.to", "$what in its place: nothing is made behind it");
-        $mend->();
+        $undo->();
         $b->signal('USR1');
         AgentTest::wait_for('a new file', sub { -s $file });
         pass("$what in its place: when it is gone a new file is begun");
@@ -418,7 +418,7 @@ SKIP: {
         my ($name, $last) = $t->read($file)
             =~ /.*"writer":"([^"]+\.$worker)","seq":(\d+)/s;
         my $old = $file;
-        if ($way eq 'the master') {             # it is told in the same moment
+        if ($way eq 'the master') {             # and has the signal already
             $old = "$file." . ++$b->{rotated};
             rename $file, $old or die;
             $b->signal('STOP');

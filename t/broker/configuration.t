@@ -22,7 +22,7 @@ my $ca    = $t->ca->{cert};
 my $proxy = "$AgentTest::ROOT/conf/agent_proxy.conf";
 
 
-# What stands in http around the policies.  `#!` at the end of a line marks
+# The text of http around the policies.  `#!` at the end of a line marks
 # where a refusal must point to.
 sub http ($policies, %opt) {
     my $vault_line = $opt{vault} // "agent_vault $vault;";
@@ -365,7 +365,7 @@ subtest 'B-013 B-024 a host is one name in ASCII or is refused' => sub {
                 qr/"host"/);
     }
 
-    refused('an umlaut, which is told of its xn-- form',
+    refused('an umlaut; the message asks for the xn-- form',
             policy("host b\xc3\xbccher.example; #!"), qr/xn--/);
     accepted('an xn-- name', policy('host xn--bcher-kva.example;'));
 };
@@ -480,7 +480,7 @@ refused('no agent_audit', http('', audit => ''), qr/"agent_audit" is required/);
 refused('no agent_control', http('agent_policy a { }', control => '',
                                  server => 'listen 127.0.0.1:1;'),
         qr/no "agent_control"/);
-refused('agent_control at a path alone',
+refused('agent_control at a path without unix:',
         http('', control => 'agent_control /run/x.sock; #!'), qr/unix:PATH/);
 refused('agent_control at a port',
         http('', control => 'agent_control 127.0.0.1:8080; #!'), qr/unix:PATH/);
@@ -711,8 +711,8 @@ my $long = ('# ' . 'x' x 3900 . "\n") x 2;
 my $lines = join '', map { '# ' . 'y' x 70 . " $_; {\n" } 1 .. 200;
 
 for my $case (
-    ['a line alone',        'host a.example;', 1],
-    ['a block alone',       'host a.example { }', 1],
+    ['one line only',       'host a.example;', 1],
+    ['one block only',      'host a.example { }', 1],
     ['without spaces',      'host a.example{}host b.example;host c.example{}', 3],
     ['first and last',      "host a.example;\nmemory 64m;\nhost b.example;", 2],
     ['blocks first and last', "host a.example{}\nmemory 64m;\nhost b.example{}", 2],

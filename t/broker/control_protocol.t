@@ -864,7 +864,7 @@ END
 }
 
 
-# Who is refused without end does not fill the audit, which tells how often.
+# Refusals without end do not fill the audit, which has their number.
 
 SKIP: {
     skip 'refusals without end: only root can be another user', 1
@@ -915,7 +915,7 @@ is_deeply([$b->workers], [$worker],
           'after all of that the worker is the same');
 
 
-# What is no socket is put aside, and its user with it
+# What is not a socket is put aside, and its user is not served any more
 
 SKIP: {
     skip 'A-078 what is not a socket: only root can be another user', 1

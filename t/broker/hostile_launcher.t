@@ -134,7 +134,7 @@ for my $how (qw(linger linger_0 peek_off rcvbuf sndbuf rcvlowat defer_accept
 is_idle('these options');
 
 
-# Sockets that are no door
+# Sockets that cannot be doors
 
 for my $case (['an SCTP listener', { sctp => 8897 }],
               ['an MPTCP listener', { mptcp => 8897 }])

@@ -310,7 +310,7 @@ for my $door ('proxy', 'web') {
            "B-048 $door: $h->[0] does not go up") or diag explain $got, @more;
     }
 
-    # each stream is judged alone
+    # each stream is judged by itself
     my $before = () = $up->requests;
     $got = speak($door,
         ['headers', 1, [get()]],
@@ -320,7 +320,7 @@ for my $door ('proxy', 'web') {
         ['headers', 9, [get()]]);
     is(join(' ', map { said($got, $_) } 1, 3, 5, 7, 9), '200 421 421 403 200',
        "B-048 $door: each stream of a connection is "
-       . "judged alone") or diag explain $got;
+       . "judged by itself") or diag explain $got;
     is(scalar(() = $up->requests), $before + 2,
        "B-048 $door: of five streams only the two that are allowed go up");
 }

@@ -39,7 +39,7 @@ my $b = $t->broker(names => [qw(api.internal pinned.internal)],
     }
 END
 
-# nothing can be kept there: who would is told, and says so at [crit]
+# nothing can be kept there: a worker that tries logs it as [crit]
 my @temp = grep { -d } glob "$b->{prefix}/temp/*";
 chmod 0, @temp;
 chmod 0555, "$b->{prefix}/temp";

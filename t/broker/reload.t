@@ -213,7 +213,7 @@ subtest 'C-026 C-027 C-030 E-003 from a reload on the newest policy and token '
     my $drain = hears($task);
     is_deeply($drain, { event => 'drain' }, 'the launcher is told to resume');
 
-    # nobody accepts now: who connects waits
+    # nobody accepts now: a connection waits
     $l->do(open => { id => 'waits', port => 8899 });
     $l->do(write => { id => 'waits', data => head("$url/waits", $api_host,
                                                   'Connection: close') });
@@ -720,14 +720,14 @@ subtest 'B-009 a launcher that connects during the start waits for its '
     }
     $early->start;
     waitpid $pid, 0;
-    is($?, 0, 'it is told all 5000 hosts of the policy');
+    is($?, 0, 'the reply to its open has all 5000 hosts of the policy');
     is_deeply([$early->audit_errors], [], 'every line of the audit is whole');
     $early->stop;
     $l->stop;
 };
 
 
-# C-034: two brokers of one vault, of which one is told that it changed
+# C-034: two brokers of one vault, of which one is reloaded after it changed
 
 subtest 'C-034 of two brokers of one vault each has its revision in '
     . 'every line'

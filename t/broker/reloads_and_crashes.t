@@ -2,7 +2,7 @@
 
 # Reloads in storms, and workers that crash, under boxes that go on asking:
 # the newest configuration wins, each box resumes, what was lost is what a
-# dead worker had in its hands, and nobody is told that all is well while no
+# dead worker had in its hands, and nothing is reported as served while no
 # worker is there.
 
 use v5.36;
@@ -18,7 +18,7 @@ my $up   = $t->upstream(plain => 1);
 my $port = $up->port;
 my $here = 'plaintext on; private 127.0.0.0/8;';
 
-# generation $n: it alone has the host g$n.example
+# generation $n: only this one has the host g$n.example
 sub generation ($n, $more = '') {
     return (http => $more, policy => <<"END");
     agent_policy analysis {

@@ -496,7 +496,7 @@ subtest 'B-049 B-051 no other protocol opens the connection' => sub {
              "an upgrade that is $what is answered $status");
         unlike($data, qr{^HTTP/1\.1 101}m,
                "an upgrade that is $what is not answered 101");
-        $expected++ if $status == 200;           # the frame is no request
+        $expected++ if $status == 200;           # the frame is not a request
         one_line("an upgrade that is $what");
     }
     unlike(join('', map { $_->{head} . $_->{body} } $up->requests),

@@ -142,7 +142,7 @@ subtest 'a broker that drains is still the one that its pid file names' => sub {
                       . "HTTP/1.1\r\nHost: 127.0.0.1:$port\r\n\r\n" });
     AgentTest::wait_for('the stream', sub {
         ($l->do(read => { id => 's' })->{data} // '') =~ /\r\n\r\n/ });
-    is((said($p, '-s', 'quit'))[0], 0, 'control: it is told to quit');
+    is((said($p, '-s', 'quit'))[0], 0, 'control: nginx -s quit is accepted');
     AgentTest::wait_for('its socket to go', sub { !-e "$p/run/control.sock" });
 
     my $second = outcome(start($p));
@@ -293,7 +293,7 @@ subtest 'E-012 C-034 a new binary takes over, or gives back, and tasks '
     $l->do(write => { id => 's', data => "GET $url/stream?n=60&ms=10 HTTP/1.1"
         . "\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n\r\n" });
 
-    # Resumes as a launcher does when it is told to.
+    # Resumes as a launcher does after the drain event.
     my $name = 'task';
     my $follow = sub ($what) {
         my $said = $l->do(receive => { name => $name, timeout => 10 });

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# What the broker does for one box is bounded: past a bound a box is told so,
+# What the broker does for one box is bounded: past a bound a box gets an answer with the reason,
 # or waits, and another box does not notice.
 
 use v5.36;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Upstreams in trouble, and clients that are slow: each ends within a limit,
-# the box is told what it was, and the audit says so.
+# the box gets an answer with the reason, and the audit has it.
 #
 # sanitizers: connections end at every moment
 
@@ -87,7 +87,7 @@ sub closed { return map { $_->{conn} } $keeps->events('close') }
 keep('first');
 
 
-# What a box is told of a failure: the object that a refusal has too
+# The answer to a box: the same kind of object as for a refusal
 
 my $json = JSON::PP->new;
 
@@ -147,7 +147,7 @@ subtest 'E-016 an answer that stops, or is cut short, is cut for the box' => sub
 };
 
 
-subtest 'a failure of an upstream is told from an answer of its own' => sub {
+subtest 'a failure of an upstream cannot be taken for an answer of it' => sub {
     my ($r, $end) = asked('gone');
     is($r->{status}, 502,
        'an upstream that ends the connection without an answer: 502');
@@ -214,9 +214,9 @@ subtest 'a failure of an upstream is told from an answer of its own' => sub {
     told($r, 'body_too_large', 'a body that is too large');
     $r = $l->http("GET\r\n\r\n");
     is($r->{status}, 400, 'bytes that are not a request are answered 400');
-    told($r, 'malformed', 'what is no request');
+    told($r, 'malformed', 'bytes that are not a request');
 
-    # what core does not know is no fault of the broker's
+    # what nginx does not know is not a fault of the broker
 
     for my $case ([501, "HTTP/1.1\r\nTransfer-Encoding: gzip"],
                   [505, 'HTTP/3.0'])

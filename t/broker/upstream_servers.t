@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Real servers behind real doors: nginx, and node with HTTP/1.1 alone and with
+# Real servers behind real doors: nginx, and node with HTTP/1.1 only and with
 # HTTP/2 beside it, through each door.  Bodies go both ways whole, an event is
 # there when it is sent, what has no body has none, and one connection to an
 # upstream serves the requests of one task to one host, and never another's.
@@ -36,7 +36,7 @@ my %server = map { $_ => node_server($_) } qw(plain http1 http2);
 my $free = IO::Socket::INET->new(Listen => 1,
                                  LocalAddr => '127.0.0.1')->sockport;
 
-# an nginx as they stand before services
+# an nginx in front of a service, as many have
 $t->broker(module => '', listen => $free, http => <<"END");
     upstream service {
         server 127.0.0.1:$server{plain}{port};
@@ -86,7 +86,7 @@ my @doors = (
     ['the web door without TLS', 'http', @web],
 );
 
-# a first argument that is a list stands before the command
+# a first argument that is a list goes before the command
 sub curl ($l, $door, $host, @args) {
     my (undef, $scheme, @way) = @$door;
     my ($kind) = $host =~ /(\w+)\.internal/;
@@ -97,7 +97,7 @@ sub curl ($l, $door, $host, @args) {
                            timeout => 40 });
 }
 
-# JSON is no way for megabytes: their sum is made in the box
+# megabytes do not fit into JSON: their sum is made in the box
 my @sum = ('/bin/sh', '-c', '"$@" | sha256sum | cut -c1-64 | tr -d "\n"',
            'sh');
 

@@ -5,11 +5,15 @@ package AgentTest;
 # in it, and the launcher.
 #
 #   my $t    = AgentTest->new;
-#   my $dns  = $t->dns({ 'api.internal' => { A => ['127.0.0.1'] } });
 #   my $up   = $t->upstream(names => ['api.internal']);
-#   my $b    = $t->broker(http => "resolver 127.0.0.1:$dns->{port}; ...");
-#   my $run  = $t->jail(['run', '--control', $b->control, '--', 'id']);
-#   is($run->{json}{reason}, 'ok');
+#   my $rule = $t->rule;
+#   my $b    = $t->broker(names => ['api.internal'],
+#                         policy => "host api.internal:$up->{port} { $rule }");
+#   my ($l, $task) = $b->task;              # a launcher driven by hand
+#   is($l->get("http://api.internal:$up->{port}/")->{status}, 200, '...');
+#   my $run = $t->jail(['run', '--control', $b->control, '--', 'id']);
+#   is($run->{json}{reason}, 'ok', '...');
+#   $b->is_clean;
 #
 # Nothing here sleeps: it waits for an event, looking every few milliseconds,
 # and dies with what it waited for when the event does not come.  Everything
