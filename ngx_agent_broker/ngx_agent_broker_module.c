@@ -141,57 +141,43 @@ static void ngx_agent_broker_exit_process(ngx_cycle_t *cycle);
 static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
 
 
-#define NGX_AGENT_LIMIT(name, id)                                             \
-    { ngx_string(name),                                                       \
-      NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,                                   \
-      ngx_agent_conf_limit,                                                   \
-      NGX_HTTP_MAIN_CONF_OFFSET,                                              \
-      id,                                                                     \
-      NULL }
-
-#define NGX_AGENT_BOUND(name, id)                                             \
-    { ngx_string(name),                                                       \
-      NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,                                   \
-      ngx_agent_conf_bound,                                                   \
-      NGX_HTTP_MAIN_CONF_OFFSET,                                              \
-      id,                                                                     \
-      NULL }
-
-#define NGX_AGENT_SWITCH(name, member)                                        \
-    { ngx_string(name),                                                       \
-      NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,                                     \
-      ngx_agent_conf_switch,                                                  \
-      NGX_HTTP_MAIN_CONF_OFFSET,                                              \
-      offsetof(policy_rule_t, member),                                        \
-      NULL }
-
-#define NGX_AGENT_DIRECTIVE(name, type, handler)                              \
+#define NGX_AGENT_DIRECTIVE(name, type, function, offset)                     \
     { ngx_string(name),                                                       \
       type,                                                                   \
-      handler,                                                                \
+      ngx_agent_conf_directive,                                               \
       NGX_HTTP_MAIN_CONF_OFFSET,                                              \
-      0,                                                                      \
-      NULL }
+      offset,                                                                 \
+      (void *) function }
+
+#define NGX_AGENT_PATH(name, member)                                          \
+    NGX_AGENT_DIRECTIVE(name, NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,              \
+                        ngx_agent_main_conf_path,                             \
+                        offsetof(ngx_agent_main_conf_t, member))
+
+#define NGX_AGENT_LIMIT(name, id)                                             \
+    NGX_AGENT_DIRECTIVE(name, NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,           \
+                        ngx_agent_conf_limit, id)
+
+#define NGX_AGENT_BOUND(name, id)                                             \
+    NGX_AGENT_DIRECTIVE(name, NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,           \
+                        ngx_agent_conf_bound, id)
+
+/* a word, or a list of words, for the row of this name in policy_fields.c */
+
+#define NGX_AGENT_WORD(name, context)                                         \
+    NGX_AGENT_DIRECTIVE(name, context|NGX_CONF_TAKE1, ngx_agent_conf_field, 0)
+
+#define NGX_AGENT_LIST(name, context)                                         \
+    NGX_AGENT_DIRECTIVE(name, context|NGX_CONF_1MORE|NGX_AGENT_MANY,          \
+                        ngx_agent_conf_field, 0)
 
 
 static ngx_command_t  ngx_agent_commands[] = {
 
     NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_main_conf_vault),
-
-    { ngx_string("agent_audit"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_agent_main_conf_path,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_agent_main_conf_t, audit_file),
-      NULL },
-
-    { ngx_string("agent_state"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_agent_main_conf_path,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_agent_main_conf_t, state_dir),
-      NULL },
+                        ngx_agent_main_conf_vault, 0),
+    NGX_AGENT_PATH("agent_audit", audit_file),
+    NGX_AGENT_PATH("agent_state", state_dir),
 
     { ngx_string("agent_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -201,11 +187,12 @@ static ngx_command_t  ngx_agent_commands[] = {
       NULL },
 
     NGX_AGENT_DIRECTIVE("agent_ca", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-                        ngx_agent_main_conf_ca),
+                        ngx_agent_main_conf_ca, 0),
 
     NGX_AGENT_DIRECTIVE("agent_policy",
-                        NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-                        ngx_agent_conf_policy),
+                        NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1
+                        |NGX_AGENT_MANY,
+                        ngx_agent_conf_policy, 0),
 
     { ngx_string("agent_control"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
@@ -227,20 +214,18 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_LIMIT("near_limit", LIMIT_NEAR),
 
     NGX_AGENT_DIRECTIVE("isolation", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_isolation),
-    NGX_AGENT_DIRECTIVE("writable", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2,
-                        ngx_agent_conf_writable),
-    NGX_AGENT_DIRECTIVE("readable", NGX_AGENT_POLICY_CONF|NGX_CONF_1MORE,
-                        ngx_agent_conf_list),
-    NGX_AGENT_DIRECTIVE("env", NGX_AGENT_POLICY_CONF|NGX_CONF_1MORE,
-                        ngx_agent_conf_list),
-    NGX_AGENT_DIRECTIVE("launchers", NGX_AGENT_POLICY_CONF|NGX_CONF_1MORE,
-                        ngx_agent_conf_list),
+                        ngx_agent_conf_isolation, 0),
+    NGX_AGENT_DIRECTIVE("writable",
+                        NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2|NGX_AGENT_MANY,
+                        ngx_agent_conf_writable, 0),
+    NGX_AGENT_LIST("readable", NGX_AGENT_POLICY_CONF),
+    NGX_AGENT_LIST("env", NGX_AGENT_POLICY_CONF),
+    NGX_AGENT_LIST("launchers", NGX_AGENT_POLICY_CONF),
     NGX_AGENT_DIRECTIVE("mount_secrets", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_fixed),
+                        ngx_agent_conf_fixed, 0),
     NGX_AGENT_DIRECTIVE("network_default",
                         NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_fixed),
+                        ngx_agent_conf_fixed, 0),
 
     /* in agent_policy: what the broker does for it */
 
@@ -254,35 +239,41 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
 
     NGX_AGENT_DIRECTIVE("audit_budget", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2,
-                        ngx_agent_conf_budget),
+                        ngx_agent_conf_budget, 0),
 
-    /* in agent_policy: what it may call; ngx_agent_conf.c says why twice */
+    /* in agent_policy: what it may call; ngx_agent_host_block.c says why
+       twice */
 
-    NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1, ngx_agent_conf_host),
+    NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1|NGX_AGENT_MANY,
+                        ngx_agent_conf_host, 0),
     NGX_AGENT_DIRECTIVE("host",
-                        NGX_AGENT_POLICY_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
-                        ngx_agent_conf_host),
+                        NGX_AGENT_POLICY_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1
+                        |NGX_AGENT_MANY,
+                        ngx_agent_conf_host, 0),
 
     /* in host */
 
-    NGX_AGENT_DIRECTIVE("methods", NGX_AGENT_HOST_CONF|NGX_CONF_1MORE,
-                        ngx_agent_conf_list),
-    NGX_AGENT_DIRECTIVE("private", NGX_AGENT_HOST_CONF|NGX_CONF_1MORE,
-                        ngx_agent_conf_list),
-    NGX_AGENT_DIRECTIVE("bearer", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_bearer),
-    NGX_AGENT_SWITCH("plaintext", plaintext),
-    NGX_AGENT_SWITCH("websocket", websocket),
-    NGX_AGENT_SWITCH("tunnel", tunnel),
-    NGX_AGENT_DIRECTIVE("hint", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
-                        ngx_agent_conf_hint),
+    NGX_AGENT_LIST("methods", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_LIST("private", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_DIRECTIVE("bearer",
+                        NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1|NGX_AGENT_MANY,
+                        ngx_agent_conf_bearer, 0),
+    NGX_AGENT_WORD("plaintext", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("websocket", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("tunnel", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("hint", NGX_AGENT_HOST_CONF),
     NGX_AGENT_DIRECTIVE("trusted_certificate",
                         NGX_AGENT_POLICY_CONF|NGX_AGENT_HOST_CONF
                         |NGX_CONF_TAKE1,
-                        ngx_agent_conf_trusted),
+                        ngx_agent_conf_trusted, 0),
 
       ngx_null_command
 };
+
+/* each has a bit in ngx_agent_conf_directive */
+
+_Static_assert(sizeof(ngx_agent_commands) / sizeof(ngx_command_t) <= 64,
+               "more directives than bits");
 
 
 static ngx_http_module_t  ngx_agent_module_ctx = {

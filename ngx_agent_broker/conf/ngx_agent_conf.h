@@ -13,6 +13,9 @@
 #define NGX_AGENT_POLICY_CONF    0x00100000
 #define NGX_AGENT_HOST_CONF      0x00200000
 
+/* of a directive that may be repeated */
+#define NGX_AGENT_MANY           0x00400000
+
 
 typedef struct {
     ngx_str_t        name;                  /* of a vault entry */
@@ -46,10 +49,11 @@ char *ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf);
 
 /* agent_vault; agent_audit and agent_state; agent_ca */
 char *ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+    ngx_agent_main_conf_t *amcf);
 char *ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
 
 
 /* ngx_agent_variables.c */
@@ -59,22 +63,40 @@ ngx_int_t ngx_agent_variables_add(ngx_conf_t *cf);
 
 /* ngx_agent_conf.c */
 
-char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-
-char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd,
+/*
+ * The handler of every directive of the main configuration.  It looks at the
+ * words, refuses a second one unless the row has NGX_AGENT_MANY, and calls the
+ * function in the row's post.
+ */
+char *ngx_agent_conf_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_switch(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_agent_conf_hint(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* What a row's post points to; as a handler, but for the configuration. */
+typedef char *(*ngx_agent_conf_pt)(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+
+char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_fixed(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_isolation(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
 
 
 /* ngx_agent_host_block.c */

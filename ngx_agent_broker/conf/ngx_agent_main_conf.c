@@ -68,20 +68,11 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
 
 
 char *
-ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
 {
-    ngx_agent_main_conf_t *amcf = conf;
-
     char        err[VAULT_ERROR_MAX];
     ngx_str_t  *value;
-
-    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (amcf->vault_file.len) {
-        return "is duplicate";
-    }
 
     value = cf->args->elts;
 
@@ -104,22 +95,14 @@ ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
-ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
 {
     ngx_str_t  *value, *path;
 
-    if (ngx_agent_words_check(cf, cmd) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    path = (ngx_str_t *) ((char *) conf + cmd->offset);
-
-    if (path->len) {
-        return "is duplicate";
-    }
-
     value = cf->args->elts;
 
+    path = (ngx_str_t *) ((char *) amcf + cmd->offset);
     *path = value[1];
 
     /* what nginx's own logs take: here it would be a file of that name */
@@ -148,19 +131,12 @@ ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /* agent_ca auto | CERT KEY */
 
 char *
-ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
 {
-    ngx_agent_main_conf_t *amcf = conf;
-
     ngx_str_t  *value;
 
     value = cf->args->elts;
-
-    if (amcf->ca_seen) {
-        return "is duplicate";
-    }
-
-    amcf->ca_seen = 1;
 
     if (cf->args->nelts == 2) {
 

@@ -26,7 +26,6 @@ typedef struct {
     ngx_uint_t                state_locked;
     u_char                    lease_key[32];
 
-    ngx_uint_t                ca_seen;
     ngx_str_t                 ca_file;      /* empty: auto */
     ngx_str_t                 ca_key_file;
     X509                     *ca_cert;
@@ -44,8 +43,9 @@ typedef struct {
 
     policy_t                 *policy;       /* the block being read */
     policy_rule_t            *rule;
-    ngx_uint_t                policy_seen;  /* its directives so far */
-    ngx_uint_t                rule_seen;
+    uint64_t                  seen;         /* the directives so far, */
+    uint64_t                  policy_seen;  /* and those of the block */
+    uint64_t                  rule_seen;
     char                     *policy_pem;   /* its trusted_certificate */
     ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
     ngx_array_t               places;       /* ngx_agent_place_t */
