@@ -86,50 +86,15 @@ int
 limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     const char **err)
 {
-    if (limit_parse_value(&limit_table[id], text, n, value) == 0) {
-        return 0;
-    }
+    uint64_t        v;
+    const limit_t  *limit;
 
-    *err = limit_errors[id];
+    limit = &limit_table[id];
 
-    return -1;
-}
-
-
-int
-limit_parse_value(const limit_t *limit, const char *text, size_t n,
-    uint64_t *value)
-{
-    int       rc;
-    uint64_t  v;
-
-    rc = -1;
-    v = 0;
-
-    switch (limit->unit) {
-
-    case UNIT_CORES:
-        rc = limit_parse_cores(text, n, &v);
-        break;
-
-    case UNIT_TIME:
-        rc = limit_parse_number(text, n, time_suffixes, &v);
-        break;
-
-    case UNIT_BYTES:
-        rc = limit_parse_number(text, n, bytes_suffixes, &v);
-        break;
-
-    case UNIT_COUNT:
-        rc = limit_parse_number(text, n, count_suffixes, &v);
-        break;
-
-    case UNIT_PERCENT:
-        rc = limit_parse_number(text, n, percent_suffixes, &v);
-        break;
-    }
-
-    if (rc != 0 || v < limit->min || v > limit->max) {
+    if (limit_parse_unit(limit->unit, text, n, &v) != 0
+        || v < limit->min || v > limit->max)
+    {
+        *err = limit_errors[id];
         return -1;
     }
 
@@ -140,9 +105,26 @@ limit_parse_value(const limit_t *limit, const char *text, size_t n,
 
 
 int
+limit_parse_unit(limit_unit_t unit, const char *text, size_t n,
+    uint64_t *value)
+{
+    static const unit_suffix_t *const  suffixes[] = {
+        [UNIT_TIME] = time_suffixes,
+        [UNIT_BYTES] = bytes_suffixes,
+        [UNIT_COUNT] = count_suffixes,
+        [UNIT_PERCENT] = percent_suffixes,
+    };
+
+    return unit == UNIT_CORES
+           ? limit_parse_cores(text, n, value)
+           : limit_parse_number(text, n, suffixes[unit], value);
+}
+
+
+int
 limit_parse_bytes(const char *text, size_t n, uint64_t *value)
 {
-    return limit_parse_number(text, n, bytes_suffixes, value);
+    return limit_parse_unit(UNIT_BYTES, text, n, value);
 }
 
 

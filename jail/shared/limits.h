@@ -61,11 +61,11 @@ extern const limit_t  limit_table[LIMIT_COUNT];
 int limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     const char **err);
 
-/* The same with a limit that is not in the table. */
-int limit_parse_value(const limit_t *limit, const char *text, size_t n,
+/* The same without bounds, for values that are not in the table. */
+int limit_parse_unit(limit_unit_t unit, const char *text, size_t n,
     uint64_t *value);
 
-/* "64k" alone, without bounds, for sizes that are not in the table. */
+/* "64k", without bounds. */
 int limit_parse_bytes(const char *text, size_t n, uint64_t *value);
 
 /* Fills values with the defaults. */

@@ -20,6 +20,10 @@
 #define RULE_LIST(member)    LIST(policy_rule_t, member)
 
 
+static int policy_field_number(const policy_field_t *field, void *object,
+    const char *word, char err[POLICY_ERROR_MAX]);
+
+
 static const policy_field_t  policy_launcher_fields[] = {
     { "uids", POLICY_IDS, POLICY_LIST(launcher_uids) },
     { "gids", POLICY_IDS, POLICY_LIST(launcher_gids) },
@@ -28,7 +32,7 @@ static const policy_field_t  policy_launcher_fields[] = {
 
 
 const policy_field_t  policy_set_fields[] = {
-    { "generation", POLICY_NUMBER, SET(generation) },
+    { "generation", POLICY_COUNT, SET(generation) },
     { "trusted", POLICY_SET_TRUSTED, SET(trusted_pem) },
     { "certificates", POLICY_PEMS, SET(pems) },
     { "policies", POLICY_POLICIES, SET_LIST(policies) },
@@ -89,9 +93,7 @@ int
 policy_field_add(const policy_field_t *field, void *object, const char *word,
     char err[POLICY_ERROR_MAX])
 {
-    char   least[32], most[32];
     bool  *flag;
-    void  *value;
 
     if (field->policy_add) {
         return field->policy_add(object, word, err);
@@ -101,23 +103,11 @@ policy_field_add(const policy_field_t *field, void *object, const char *word,
         return field->rule_add(object, word, err);
     }
 
-    value = (char *) object + field->offset;
-
-    if (field->kind == POLICY_NUMBER) {
-
-        if (limit_parse_value(field->limit, word, strlen(word), value) == 0) {
-            return 0;
-        }
-
-        (void) snprintf(err, POLICY_ERROR_MAX, "must be from %s to %s",
-                        limit_unit_text(field->limit->unit, field->limit->min,
-                                        least, sizeof(least)),
-                        limit_unit_text(field->limit->unit, field->limit->max,
-                                        most, sizeof(most)));
-        return -1;
+    if (field->kind != POLICY_FLAG) {
+        return policy_field_number(field, object, word, err);
     }
 
-    flag = value;
+    flag = (bool *) ((char *) object + field->offset);
     *flag = strcmp(word, "on") == 0;
 
     if (!*flag && strcmp(word, "off") != 0) {
@@ -129,13 +119,42 @@ policy_field_add(const policy_field_t *field, void *object, const char *word,
 }
 
 
+static int
+policy_field_number(const policy_field_t *field, void *object,
+    const char *word, char err[POLICY_ERROR_MAX])
+{
+    char           least[32], most[32];
+    uint64_t      *value;
+    limit_unit_t   unit;
+
+    unit = field->kind == POLICY_TIME ? UNIT_TIME
+           : field->kind == POLICY_BYTES ? UNIT_BYTES : UNIT_COUNT;
+
+    value = (uint64_t *) ((char *) object + field->offset);
+
+    if (limit_parse_unit(unit, word, strlen(word), value) == 0
+        && *value >= field->bounds.min && *value <= field->bounds.max)
+    {
+        return 0;
+    }
+
+    (void) snprintf(err, POLICY_ERROR_MAX, "must be from %s to %s",
+                    limit_unit_text(unit, field->bounds.min, least,
+                                    sizeof(least)),
+                    limit_unit_text(unit, field->bounds.max, most,
+                                    sizeof(most)));
+
+    return -1;
+}
+
+
 void
 policy_fields_default(const policy_field_t *fields, void *object)
 {
     for ( /* void */ ; fields->name; fields++) {
-        if (fields->limit) {
+        if (fields->bounds.max) {
             *(uint64_t *) ((char *) object + fields->offset) =
-                                                      fields->limit->standard;
+                                                     fields->bounds.standard;
         }
     }
 }
@@ -158,7 +177,9 @@ policy_fields_free(const policy_field_t *fields, void *object)
             continue;
 
         case POLICY_FLAG:
-        case POLICY_NUMBER:
+        case POLICY_COUNT:
+        case POLICY_BYTES:
+        case POLICY_TIME:
         case POLICY_LIMITS:
         case POLICY_BOUNDS:
         case POLICY_TRUSTED:            /* the set's, as the next ones */

@@ -17,7 +17,9 @@
 
 typedef enum {
     POLICY_FLAG = 0,            /* bool: true or false; "on" or "off" */
-    POLICY_NUMBER,              /* uint64_t, of the unit of its limit */
+    POLICY_COUNT,               /* uint64_t */
+    POLICY_BYTES,               /* the same; "64k" */
+    POLICY_TIME,                /* the same, milliseconds; "20s" */
     POLICY_STRING,              /* char *, which is always there */
     POLICY_STRING_OR_NULL,      /* char * */
     POLICY_STRINGS,             /* char **, a list */
@@ -53,8 +55,12 @@ struct policy_field_s {
     int                  (*rule_add)(policy_rule_t *rule, const char *word,
                                      char err[POLICY_ERROR_MAX]);
 
-    const limit_t         *limit;   /* of a number: unit, bounds, default;
-                                       NULL: any */
+    struct {
+        uint64_t  min;
+        uint64_t  max;              /* 0: any */
+        uint64_t  standard;         /* the default */
+    } bounds;                       /* of a count, bytes or a time */
+
     const policy_field_t  *fields;  /* of an object */
 };
 

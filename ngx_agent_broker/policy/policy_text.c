@@ -371,9 +371,11 @@ text_value(coder_t *c, const policy_field_t *field, void *object, void *value)
         coder_flag(c, value);
         break;
 
-    case POLICY_NUMBER:
-        coder_number(c, value, field->limit ? field->limit->min : 0,
-                     field->limit ? field->limit->max : UINT64_MAX);
+    case POLICY_COUNT:
+    case POLICY_BYTES:
+    case POLICY_TIME:
+        coder_number(c, value, field->bounds.min,
+                     field->bounds.max ? field->bounds.max : UINT64_MAX);
         break;
 
     case POLICY_STRING_OR_NULL:
