@@ -406,7 +406,7 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
         return NULL;
     }
 
-    if (hello_server_name(p, n, name) != HELLO_OK) {
+    if (client_hello_server_name(p, n, name) != HELLO_OK) {
         return "the SNI extension does not hold one valid name";
     }
 

@@ -102,7 +102,7 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
 
     reason = NGX_AGENT_REASON_SNI;
 
-    switch (n == -1 ? HELLO_MORE : hello_parse(hello, n, &name)) {
+    switch (n == -1 ? HELLO_MORE : client_hello_parse(hello, n, &name)) {
 
     case HELLO_OK:
 

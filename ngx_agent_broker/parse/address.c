@@ -28,31 +28,29 @@ typedef struct {
 } address_class_t;
 
 
+/* The IPv4 addresses in an IPv6 one of a form; how many there are. */
+
+typedef size_t address_decode_t(const unsigned char *a,
+    unsigned char inner[EMBEDDED_MAX][4]);
+
+
 typedef struct {
-    unsigned char   bytes[16];
-    uint8_t         prefix;
-    size_t        (*decode)(const unsigned char *a,
-                            unsigned char inner[EMBEDDED_MAX][4]);
+    unsigned char      bytes[16];
+    uint8_t            prefix;
+    address_decode_t  *decode;
 } address_embedding_t;
 
 
-static address_verdict_t judge_one(const address_t *a,
+static address_verdict_t address_judge_one(const address_t *a,
     const address_range_t *ranges, size_t n, bool exact_port,
     const char **why);
-static const address_class_t *classify(const address_t *a);
-static bool same_prefix(const unsigned char *a, const unsigned char *b,
+static const address_class_t *address_classify(const address_t *a);
+static bool address_same_prefix(const unsigned char *a, const unsigned char *b,
     unsigned bits);
 
-static size_t decode_low32(const unsigned char *a,
-    unsigned char inner[EMBEDDED_MAX][4]);
-static size_t decode_nat64_local(const unsigned char *a,
-    unsigned char inner[EMBEDDED_MAX][4]);
-static size_t decode_6to4(const unsigned char *a,
-    unsigned char inner[EMBEDDED_MAX][4]);
-static size_t decode_teredo(const unsigned char *a,
-    unsigned char inner[EMBEDDED_MAX][4]);
-static size_t decode_isatap(const unsigned char *a,
-    unsigned char inner[EMBEDDED_MAX][4]);
+static address_decode_t  address_decode_low32, address_decode_nat64_local,
+                         address_decode_6to4, address_decode_teredo,
+                         address_decode_isatap;
 
 
 /*
@@ -125,14 +123,15 @@ static const address_class_t  class_isatap = {
 
 
 static const address_embedding_t  embeddings[] = {
-    { { [10] = 0xff, 0xff }, 96, decode_low32 },            /* mapped */
-    { { [8] = 0xff, 0xff }, 96, decode_low32 },             /* translated */
-    { { 0 }, 96, decode_low32 },                            /* compatible */
-    { { 0x00, 0x64, 0xff, 0x9b }, 96, decode_low32 },       /* NAT64 */
-    { { 0x00, 0x64, 0xff, 0x9b, 0x00, 0x01 }, 48, decode_nat64_local },
-    { { 0x20, 0x02 }, 16, decode_6to4 },
-    { { 0x20, 0x01, 0x00, 0x00 }, 32, decode_teredo },
-    { { 0 }, 0, decode_isatap }
+    { { [10] = 0xff, 0xff }, 96, address_decode_low32 },    /* mapped */
+    { { [8] = 0xff, 0xff }, 96, address_decode_low32 },     /* translated */
+    { { 0 }, 96, address_decode_low32 },                    /* compatible */
+    { { 0x00, 0x64, 0xff, 0x9b }, 96, address_decode_low32 },   /* NAT64 */
+    { { 0x00, 0x64, 0xff, 0x9b, 0x00, 0x01 }, 48,
+      address_decode_nat64_local },
+    { { 0x20, 0x02 }, 16, address_decode_6to4 },
+    { { 0x20, 0x01, 0x00, 0x00 }, 32, address_decode_teredo },
+    { { 0 }, 0, address_decode_isatap }
 };
 
 
@@ -147,11 +146,11 @@ address_judge(const address_t *a, const address_range_t *ranges, size_t n,
     address_verdict_t           verdict, worst;
     const address_embedding_t  *e;
 
-    worst = judge_one(a, ranges, n, exact_port, why);
+    worst = address_judge_one(a, ranges, n, exact_port, why);
 
     /* "::" and "::1" are themselves, not an IPv4 address in a compatible one */
 
-    if (!a->v6 || same_prefix(a->bytes, classes_v6[0].bytes, 127)) {
+    if (!a->v6 || address_same_prefix(a->bytes, classes_v6[0].bytes, 127)) {
         return worst;
     }
 
@@ -159,7 +158,7 @@ address_judge(const address_t *a, const address_range_t *ranges, size_t n,
 
         e = &embeddings[i];
 
-        if (!same_prefix(a->bytes, e->bytes, e->prefix)) {
+        if (!address_same_prefix(a->bytes, e->bytes, e->prefix)) {
             continue;
         }
 
@@ -170,7 +169,7 @@ address_judge(const address_t *a, const address_range_t *ranges, size_t n,
             memset(&v4, 0, sizeof(address_t));
             memcpy(v4.bytes, inner[k], 4);
 
-            verdict = judge_one(&v4, ranges, n, exact_port, &inner_why);
+            verdict = address_judge_one(&v4, ranges, n, exact_port, &inner_why);
 
             if (verdict > worst) {
                 worst = verdict;
@@ -184,13 +183,13 @@ address_judge(const address_t *a, const address_range_t *ranges, size_t n,
 
 
 static address_verdict_t
-judge_one(const address_t *a, const address_range_t *ranges, size_t n,
+address_judge_one(const address_t *a, const address_range_t *ranges, size_t n,
     bool exact_port, const char **why)
 {
     size_t                  i;
     const address_class_t  *class;
 
-    class = classify(a);
+    class = address_classify(a);
 
     *why = class->why;
 
@@ -212,7 +211,7 @@ judge_one(const address_t *a, const address_range_t *ranges, size_t n,
 
 
 static const address_class_t *
-classify(const address_t *a)
+address_classify(const address_t *a)
 {
     unsigned char           inner[EMBEDDED_MAX][4];
     const address_class_t  *class;
@@ -221,12 +220,12 @@ classify(const address_t *a)
 
     /* the last class of each table holds every address */
 
-    while (!same_prefix(a->bytes, class->bytes, class->prefix)) {
+    while (!address_same_prefix(a->bytes, class->bytes, class->prefix)) {
         class++;
     }
 
     if (a->v6 && class->verdict == ADDRESS_ALLOWED
-        && decode_isatap(a->bytes, inner) != 0)
+        && address_decode_isatap(a->bytes, inner) != 0)
     {
         return &class_isatap;
     }
@@ -251,7 +250,7 @@ address_range_is_public(const address_range_t *range)
 
         bits = class->prefix < range->prefix ? class->prefix : range->prefix;
 
-        if (same_prefix(range->bytes, class->bytes, bits)) {
+        if (address_same_prefix(range->bytes, class->bytes, bits)) {
             return false;
         }
     }
@@ -264,12 +263,13 @@ bool
 address_range_holds(const address_range_t *range, const address_t *a)
 {
     return range->v6 == a->v6
-           && same_prefix(range->bytes, a->bytes, range->prefix);
+           && address_same_prefix(range->bytes, a->bytes, range->prefix);
 }
 
 
 static bool
-same_prefix(const unsigned char *a, const unsigned char *b, unsigned bits)
+address_same_prefix(const unsigned char *a, const unsigned char *b,
+    unsigned bits)
 {
     unsigned  mask;
 
@@ -286,7 +286,8 @@ same_prefix(const unsigned char *a, const unsigned char *b, unsigned bits)
 
 
 static size_t
-decode_low32(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
+address_decode_low32(const unsigned char *a,
+    unsigned char inner[EMBEDDED_MAX][4])
 {
     memcpy(inner[0], a + 12, 4);
 
@@ -304,7 +305,7 @@ decode_low32(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
  */
 
 static size_t
-decode_nat64_local(const unsigned char *a,
+address_decode_nat64_local(const unsigned char *a,
     unsigned char inner[EMBEDDED_MAX][4])
 {
     static const struct {
@@ -352,7 +353,8 @@ decode_nat64_local(const unsigned char *a,
 
 
 static size_t
-decode_6to4(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
+address_decode_6to4(const unsigned char *a,
+    unsigned char inner[EMBEDDED_MAX][4])
 {
     memcpy(inner[0], a + 2, 4);
 
@@ -363,7 +365,8 @@ decode_6to4(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
 /* The server, and the client with its bits turned. */
 
 static size_t
-decode_teredo(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
+address_decode_teredo(const unsigned char *a,
+    unsigned char inner[EMBEDDED_MAX][4])
 {
     size_t  i;
 
@@ -380,7 +383,8 @@ decode_teredo(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
 /* Interface part 0000:5efe or 0200:5efe, then the IPv4 address. */
 
 static size_t
-decode_isatap(const unsigned char *a, unsigned char inner[EMBEDDED_MAX][4])
+address_decode_isatap(const unsigned char *a,
+    unsigned char inner[EMBEDDED_MAX][4])
 {
     if ((a[8] & 0xfd) != 0 || a[9] != 0 || a[10] != 0x5e || a[11] != 0xfe) {
         return 0;

@@ -10,7 +10,7 @@
 #include "parse/address.h"
 
 
-static bool parse_prefix(const char *text, size_t n, unsigned max,
+static bool address_parse_prefix(const char *text, size_t n, unsigned max,
     uint8_t *prefix);
 
 
@@ -38,7 +38,7 @@ address_range_parse(const char *text, size_t n, address_range_t *out,
     out->prefix = (uint8_t) bits;
 
     if (slash
-        && !parse_prefix(slash + 1, n - len - 1, bits, &out->prefix))
+        && !address_parse_prefix(slash + 1, n - len - 1, bits, &out->prefix))
     {
         *err = a.v6 ? "must have a prefix length from 0 to 128"
                     : "must have a prefix length from 0 to 32";
@@ -241,7 +241,7 @@ address_parse_v6(const char *text, size_t n, address_t *out)
 
 
 static bool
-parse_prefix(const char *text, size_t n, unsigned max, uint8_t *prefix)
+address_parse_prefix(const char *text, size_t n, unsigned max, uint8_t *prefix)
 {
     size_t    i;
     unsigned  v;

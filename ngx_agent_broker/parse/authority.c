@@ -18,16 +18,17 @@
 #define LABEL_MAX  63
 
 
-static authority_error_t parse_host(const unsigned char *p, size_t n,
+static authority_error_t authority_read_host(const unsigned char *p, size_t n,
     authority_t *out);
-static authority_error_t parse_name(const unsigned char *p, size_t n,
+static authority_error_t authority_read_name(const unsigned char *p, size_t n,
     authority_t *out);
-static authority_error_t parse_ipv6(const unsigned char *p, size_t n,
+static authority_error_t authority_read_ipv6(const unsigned char *p, size_t n,
     authority_t *out);
-static authority_error_t parse_port(const unsigned char *p, size_t n,
+static authority_error_t authority_read_port(const unsigned char *p, size_t n,
     uint16_t *port);
-static bool ends_in_number(const unsigned char *p, size_t n);
-static authority_error_t failed(authority_t *out, authority_error_t err);
+static bool authority_ends_in_number(const unsigned char *p, size_t n);
+static authority_error_t authority_failed(authority_t *out,
+    authority_error_t err);
 
 
 /* The bytes of hosts, in lower case: not tolower(), that follows the locale. */
@@ -101,7 +102,7 @@ authority_parse(const unsigned char *p, size_t n, uint16_t default_port,
         }
 
         if (lower[p[i]] == 0) {
-            return failed(out, AUTHORITY_BAD_BYTE);
+            return authority_failed(out, AUTHORITY_BAD_BYTE);
         }
     }
 
@@ -110,31 +111,31 @@ authority_parse(const unsigned char *p, size_t n, uint16_t default_port,
         for (host = 1; host < n && p[host] != ']'; host++) { /* void */ }
 
         if (host == n || (host + 1 < n && p[host + 1] != ':')) {
-            return failed(out, AUTHORITY_BAD_ADDRESS);
+            return authority_failed(out, AUTHORITY_BAD_ADDRESS);
         }
 
         colon = host + 1;
-        err = parse_ipv6(p + 1, host - 1, out);
+        err = authority_read_ipv6(p + 1, host - 1, out);
 
     } else {
 
         /* an IPv6 address without brackets has no knowable port */
 
         if (colons > 1) {
-            return failed(out, AUTHORITY_BAD_ADDRESS);
+            return authority_failed(out, AUTHORITY_BAD_ADDRESS);
         }
 
-        err = parse_host(p, colon, out);
+        err = authority_read_host(p, colon, out);
     }
 
     if (err != AUTHORITY_OK) {
-        return failed(out, err);
+        return authority_failed(out, err);
     }
 
     if (colon == n) {
 
         if (default_port == 0) {
-            return failed(out, AUTHORITY_NO_PORT);
+            return authority_failed(out, AUTHORITY_NO_PORT);
         }
 
         out->port = default_port;
@@ -142,10 +143,10 @@ authority_parse(const unsigned char *p, size_t n, uint16_t default_port,
         return AUTHORITY_OK;
     }
 
-    err = parse_port(p + colon + 1, n - colon - 1, &out->port);
+    err = authority_read_port(p + colon + 1, n - colon - 1, &out->port);
 
     if (err != AUTHORITY_OK) {
-        return failed(out, err);
+        return authority_failed(out, err);
     }
 
     out->has_port = true;
@@ -164,13 +165,13 @@ authority_parse_host(const unsigned char *p, size_t n, authority_t *out)
 
     for (i = 0; i < n; i++) {
         if (lower[p[i]] == 0) {
-            return failed(out, AUTHORITY_BAD_BYTE);
+            return authority_failed(out, AUTHORITY_BAD_BYTE);
         }
     }
 
-    err = parse_host(p, n, out);
+    err = authority_read_host(p, n, out);
 
-    return (err == AUTHORITY_OK) ? err : failed(out, err);
+    return (err == AUTHORITY_OK) ? err : authority_failed(out, err);
 }
 
 
@@ -197,7 +198,7 @@ authority_strerror(authority_error_t err)
 /* A name or an IPv4 address; each byte is one of a host. */
 
 static authority_error_t
-parse_host(const unsigned char *p, size_t n, authority_t *out)
+authority_read_host(const unsigned char *p, size_t n, authority_t *out)
 {
     address_t  address;
 
@@ -205,8 +206,8 @@ parse_host(const unsigned char *p, size_t n, authority_t *out)
         return AUTHORITY_EMPTY;
     }
 
-    if (!ends_in_number(p, n)) {
-        return parse_name(p, n, out);
+    if (!authority_ends_in_number(p, n)) {
+        return authority_read_name(p, n, out);
     }
 
     /*
@@ -229,7 +230,7 @@ parse_host(const unsigned char *p, size_t n, authority_t *out)
 
 
 static authority_error_t
-parse_name(const unsigned char *p, size_t n, authority_t *out)
+authority_read_name(const unsigned char *p, size_t n, authority_t *out)
 {
     size_t  i, start;
 
@@ -275,7 +276,7 @@ parse_name(const unsigned char *p, size_t n, authority_t *out)
 /* The text between the brackets. */
 
 static authority_error_t
-parse_ipv6(const unsigned char *p, size_t n, authority_t *out)
+authority_read_ipv6(const unsigned char *p, size_t n, authority_t *out)
 {
     char       text[ADDRESS_TEXT_MAX];
     size_t     i;
@@ -303,7 +304,7 @@ parse_ipv6(const unsigned char *p, size_t n, authority_t *out)
 
 
 static authority_error_t
-parse_port(const unsigned char *p, size_t n, uint16_t *port)
+authority_read_port(const unsigned char *p, size_t n, uint16_t *port)
 {
     size_t    i;
     uint32_t  v;
@@ -335,7 +336,7 @@ parse_port(const unsigned char *p, size_t n, uint16_t *port)
 /* Is the last label (before a dot at the end) all digits, or 0x and hex? */
 
 static bool
-ends_in_number(const unsigned char *p, size_t n)
+authority_ends_in_number(const unsigned char *p, size_t n)
 {
     size_t         i, start;
     bool           digits, hex;
@@ -373,7 +374,7 @@ ends_in_number(const unsigned char *p, size_t n)
 
 
 static authority_error_t
-failed(authority_t *out, authority_error_t err)
+authority_failed(authority_t *out, authority_error_t err)
 {
     memset(out, 0, sizeof(authority_t));
 

@@ -25,14 +25,14 @@ typedef struct {
 } cursor_t;
 
 
-static uint32_t hello_number(cursor_t *c, size_t bytes);
-static cursor_t hello_vector(cursor_t *c, size_t bytes);
-static hello_error_t hello_message(const unsigned char *p, size_t n,
+static uint32_t client_hello_number(cursor_t *c, size_t bytes);
+static cursor_t client_hello_vector(cursor_t *c, size_t bytes);
+static hello_error_t client_hello_message(const unsigned char *p, size_t n,
     authority_t *name);
 
 
 hello_error_t
-hello_parse(const unsigned char *p, size_t n, authority_t *name)
+client_hello_parse(const unsigned char *p, size_t n, authority_t *name)
 {
     size_t         used, len, have, need;
     hello_error_t  err;
@@ -96,7 +96,7 @@ hello_parse(const unsigned char *p, size_t n, authority_t *name)
         return HELLO_MALFORMED;
     }
 
-    err = hello_message(message + 4, need - 4, name);
+    err = client_hello_message(message + 4, need - 4, name);
 
     if (err != HELLO_OK) {
         memset(name, 0, sizeof(authority_t));       /* half of it is none */
@@ -107,7 +107,7 @@ hello_parse(const unsigned char *p, size_t n, authority_t *name)
 
 
 hello_error_t
-hello_server_name(const unsigned char *p, size_t n, authority_t *name)
+client_hello_server_name(const unsigned char *p, size_t n, authority_t *name)
 {
     cursor_t  c, list, host;
 
@@ -117,13 +117,13 @@ hello_server_name(const unsigned char *p, size_t n, authority_t *name)
     c.n = n;
     c.failed = false;
 
-    list = hello_vector(&c, 2);
+    list = client_hello_vector(&c, 2);
 
-    if (c.failed || c.n != 0 || hello_number(&list, 1) != 0) {
+    if (c.failed || c.n != 0 || client_hello_number(&list, 1) != 0) {
         return HELLO_MALFORMED;
     }
 
-    host = hello_vector(&list, 2);
+    host = client_hello_vector(&list, 2);
 
     if (list.failed || list.n != 0
         || authority_parse_host(host.p, host.n, name) != AUTHORITY_OK
@@ -138,7 +138,7 @@ hello_server_name(const unsigned char *p, size_t n, authority_t *name)
 
 
 static hello_error_t
-hello_message(const unsigned char *p, size_t n, authority_t *name)
+client_hello_message(const unsigned char *p, size_t n, authority_t *name)
 {
     bool           seen, encrypted;
     cursor_t       c, extensions, content;
@@ -152,7 +152,7 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
     c.n = n;
     c.failed = false;
 
-    (void) hello_number(&c, 2);             /* legacy_version */
+    (void) client_hello_number(&c, 2);             /* legacy_version */
 
     if (c.n < 32) {
         return HELLO_MALFORMED;
@@ -161,9 +161,9 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
     c.p += 32;                              /* random */
     c.n -= 32;
 
-    (void) hello_vector(&c, 1);             /* legacy_session_id */
-    (void) hello_vector(&c, 2);             /* cipher_suites */
-    (void) hello_vector(&c, 1);             /* compression_methods */
+    (void) client_hello_vector(&c, 1);             /* legacy_session_id */
+    (void) client_hello_vector(&c, 2);             /* cipher_suites */
+    (void) client_hello_vector(&c, 1);             /* compression_methods */
 
     if (c.failed) {
         return HELLO_MALFORMED;
@@ -173,7 +173,7 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
         return HELLO_NO_NAME;
     }
 
-    extensions = hello_vector(&c, 2);
+    extensions = client_hello_vector(&c, 2);
 
     if (c.failed || c.n != 0) {
         return HELLO_MALFORMED;
@@ -181,8 +181,8 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
 
     while (extensions.n) {
 
-        type = hello_number(&extensions, 2);
-        content = hello_vector(&extensions, 2);
+        type = client_hello_number(&extensions, 2);
+        content = client_hello_vector(&extensions, 2);
 
         if (extensions.failed) {
             return HELLO_MALFORMED;
@@ -202,7 +202,7 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
 
         seen = true;
 
-        err = hello_server_name(content.p, content.n, name);
+        err = client_hello_server_name(content.p, content.n, name);
         if (err != HELLO_OK) {
             return err;
         }
@@ -217,7 +217,7 @@ hello_message(const unsigned char *p, size_t n, authority_t *name)
 
 
 static uint32_t
-hello_number(cursor_t *c, size_t bytes)
+client_hello_number(cursor_t *c, size_t bytes)
 {
     uint32_t  value;
 
@@ -238,12 +238,12 @@ hello_number(cursor_t *c, size_t bytes)
 /* A length of so many bytes, and that much. */
 
 static cursor_t
-hello_vector(cursor_t *c, size_t bytes)
+client_hello_vector(cursor_t *c, size_t bytes)
 {
     uint32_t  len;
     cursor_t  inner;
 
-    len = hello_number(c, bytes);
+    len = client_hello_number(c, bytes);
 
     memset(&inner, 0, sizeof(cursor_t));
 

@@ -27,14 +27,14 @@ typedef enum {
 
 
 /* The first n bytes of a connection.  *name is all zero after an error. */
-hello_error_t hello_parse(const unsigned char *p, size_t n,
+hello_error_t client_hello_parse(const unsigned char *p, size_t n,
     authority_t *name);
 
 /*
  * The server_name extension's content: exactly one host name, and that a
  * valid one (port 0).  HELLO_OK or HELLO_MALFORMED.
  */
-hello_error_t hello_server_name(const unsigned char *p, size_t n,
+hello_error_t client_hello_server_name(const unsigned char *p, size_t n,
     authority_t *name);
 
 

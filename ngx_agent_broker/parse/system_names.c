@@ -39,15 +39,15 @@ struct system_hosts_s {
 };
 
 
-static int hosts_line(system_hosts_t *hosts, word_t line);
-static int hosts_add(system_hosts_t *hosts, const authority_t *name,
+static int system_hosts_line(system_hosts_t *hosts, word_t line);
+static int system_hosts_add(system_hosts_t *hosts, const authority_t *name,
     const address_t *address);
-static size_t hosts_first(const system_hosts_t *hosts, const char *name);
-static int compare_entries(const void *a, const void *b, void *data);
-static bool next_line(word_t *text, word_t *line);
-static bool next_word(word_t *line, word_t *word);
-static bool parse_address(word_t word, address_t *out);
-static bool is_blank(char c);
+static size_t system_hosts_first(const system_hosts_t *hosts, const char *name);
+static int system_hosts_compare(const void *a, const void *b, void *data);
+static bool system_next_line(word_t *text, word_t *line);
+static bool system_next_word(word_t *line, word_t *word);
+static bool system_parse_address(word_t word, address_t *out);
+static bool system_is_blank(char c);
 
 
 size_t
@@ -63,16 +63,16 @@ system_nameservers_parse(const char *text, size_t n,
     all.n = n;
     count = 0;
 
-    while (count < SYSTEM_NAMESERVERS_MAX && next_line(&all, &line)) {
+    while (count < SYSTEM_NAMESERVERS_MAX && system_next_line(&all, &line)) {
 
         /* the keyword stands at the beginning of its line */
 
         if (line.n == 0 || line.p[0] == ' ' || line.p[0] == '\t'
-            || !next_word(&line, &key)
+            || !system_next_word(&line, &key)
             || key.n != sizeof(keyword) - 1
             || memcmp(key.p, keyword, key.n) != 0
-            || !next_word(&line, &value)
-            || !parse_address(value, &out[count]))
+            || !system_next_word(&line, &value)
+            || !system_parse_address(value, &out[count]))
         {
             continue;
         }
@@ -108,8 +108,8 @@ system_hosts_parse(const char *text, size_t n)
     all.p = text;
     all.n = n;
 
-    while (next_line(&all, &line)) {
-        if (hosts_line(hosts, line) != 0) {
+    while (system_next_line(&all, &line)) {
+        if (system_hosts_line(hosts, line) != 0) {
             system_hosts_free(hosts);
             return NULL;
         }
@@ -117,7 +117,7 @@ system_hosts_parse(const char *text, size_t n)
 
     if (hosts->count) {
         qsort_r(hosts->entries, hosts->count, sizeof(host_entry_t),
-                compare_entries, hosts->names);
+                system_hosts_compare, hosts->names);
     }
 
     return hosts;
@@ -131,7 +131,7 @@ system_hosts_find(const system_hosts_t *hosts, const char *name,
     size_t               i, k, first, count;
     const host_entry_t  *entry;
 
-    first = hosts_first(hosts, name);
+    first = system_hosts_first(hosts, name);
     count = 0;
 
     for (i = first; i < hosts->count; i++) {
@@ -186,7 +186,7 @@ system_hosts_free(system_hosts_t *hosts)
 
 
 static int
-hosts_line(system_hosts_t *hosts, word_t line)
+system_hosts_line(system_hosts_t *hosts, word_t line)
 {
     word_t        word;
     address_t     address;
@@ -199,11 +199,13 @@ hosts_line(system_hosts_t *hosts, word_t line)
         line.n = (size_t) (comment - line.p);
     }
 
-    if (!next_word(&line, &word) || !parse_address(word, &address)) {
+    if (!system_next_word(&line, &word)
+        || !system_parse_address(word, &address))
+    {
         return 0;
     }
 
-    while (next_word(&line, &word)) {
+    while (system_next_word(&line, &word)) {
 
         if (authority_parse_host((const unsigned char *) word.p, word.n, &name)
             != AUTHORITY_OK
@@ -212,7 +214,7 @@ hosts_line(system_hosts_t *hosts, word_t line)
             continue;
         }
 
-        if (hosts_add(hosts, &name, &address) != 0) {
+        if (system_hosts_add(hosts, &name, &address) != 0) {
             return -1;
         }
     }
@@ -222,7 +224,7 @@ hosts_line(system_hosts_t *hosts, word_t line)
 
 
 static int
-hosts_add(system_hosts_t *hosts, const authority_t *name,
+system_hosts_add(system_hosts_t *hosts, const authority_t *name,
     const address_t *address)
 {
     void          *grown;
@@ -261,7 +263,7 @@ hosts_add(system_hosts_t *hosts, const authority_t *name,
 /* The first entry whose name is not before this one. */
 
 static size_t
-hosts_first(const system_hosts_t *hosts, const char *name)
+system_hosts_first(const system_hosts_t *hosts, const char *name)
 {
     size_t  low, high, middle;
 
@@ -285,7 +287,7 @@ hosts_first(const system_hosts_t *hosts, const char *name)
 
 
 static int
-compare_entries(const void *a, const void *b, void *data)
+system_hosts_compare(const void *a, const void *b, void *data)
 {
     int                  rc;
     const char          *names;
@@ -302,7 +304,7 @@ compare_entries(const void *a, const void *b, void *data)
 
 
 static bool
-next_line(word_t *text, word_t *line)
+system_next_line(word_t *text, word_t *line)
 {
     const char  *eol;
 
@@ -323,13 +325,17 @@ next_line(word_t *text, word_t *line)
 
 
 static bool
-next_word(word_t *line, word_t *word)
+system_next_word(word_t *line, word_t *word)
 {
     size_t  i, start;
 
-    for (i = 0; i < line->n && is_blank(line->p[i]); i++) { /* void */ }
+    for (i = 0; i < line->n && system_is_blank(line->p[i]); i++) {
+        /* void */
+    }
 
-    for (start = i; i < line->n && !is_blank(line->p[i]); i++) { /* void */ }
+    for (start = i; i < line->n && !system_is_blank(line->p[i]); i++) {
+        /* void */
+    }
 
     word->p = line->p + start;
     word->n = i - start;
@@ -342,7 +348,7 @@ next_word(word_t *line, word_t *word)
 
 
 static bool
-parse_address(word_t word, address_t *out)
+system_parse_address(word_t word, address_t *out)
 {
     char  text[ADDRESS_TEXT_MAX];
 
@@ -362,7 +368,7 @@ parse_address(word_t word, address_t *out)
 
 
 static bool
-is_blank(char c)
+system_is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }

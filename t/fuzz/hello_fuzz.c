@@ -14,7 +14,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t       i;
     authority_t  name, again;
 
-    if (hello_parse(data, n, &name) != HELLO_OK) {
+    if (client_hello_parse(data, n, &name) != HELLO_OK) {
         return 0;
     }
 
@@ -26,7 +26,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
 
     for (i = 0; i < n; i += 1 + n / 64) {
-        switch (hello_parse(data, i, &again)) {
+        switch (client_hello_parse(data, i, &again)) {
 
         case HELLO_MORE:
             break;

@@ -70,7 +70,7 @@ parse(const unsigned char *p, size_t n, authority_t *name)
     memcpy(exact, p, n);
     memset(name, 0xff, sizeof(authority_t));
 
-    rc = hello_parse(exact, n, name);
+    rc = client_hello_parse(exact, n, name);
 
     free(exact);
 
