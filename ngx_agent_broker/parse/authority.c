@@ -26,33 +26,10 @@ static authority_error_t authority_read_ipv6(const unsigned char *p, size_t n,
     authority_t *out);
 static authority_error_t authority_read_port(const unsigned char *p, size_t n,
     uint16_t *port);
+static unsigned char authority_lower(unsigned char c);
 static bool authority_ends_in_number(const unsigned char *p, size_t n);
 static authority_error_t authority_failed(authority_t *out,
     authority_error_t err);
-
-
-/* The bytes of hosts, in lower case: not tolower(), that follows the locale. */
-
-static const unsigned char  lower[256] = {
-    ['-'] = '-', ['.'] = '.', ['_'] = '_',
-
-    ['0'] = '0', ['1'] = '1', ['2'] = '2', ['3'] = '3', ['4'] = '4',
-    ['5'] = '5', ['6'] = '6', ['7'] = '7', ['8'] = '8', ['9'] = '9',
-
-    ['A'] = 'a', ['B'] = 'b', ['C'] = 'c', ['D'] = 'd', ['E'] = 'e',
-    ['F'] = 'f', ['G'] = 'g', ['H'] = 'h', ['I'] = 'i', ['J'] = 'j',
-    ['K'] = 'k', ['L'] = 'l', ['M'] = 'm', ['N'] = 'n', ['O'] = 'o',
-    ['P'] = 'p', ['Q'] = 'q', ['R'] = 'r', ['S'] = 's', ['T'] = 't',
-    ['U'] = 'u', ['V'] = 'v', ['W'] = 'w', ['X'] = 'x', ['Y'] = 'y',
-    ['Z'] = 'z',
-
-    ['a'] = 'a', ['b'] = 'b', ['c'] = 'c', ['d'] = 'd', ['e'] = 'e',
-    ['f'] = 'f', ['g'] = 'g', ['h'] = 'h', ['i'] = 'i', ['j'] = 'j',
-    ['k'] = 'k', ['l'] = 'l', ['m'] = 'm', ['n'] = 'n', ['o'] = 'o',
-    ['p'] = 'p', ['q'] = 'q', ['r'] = 'r', ['s'] = 's', ['t'] = 't',
-    ['u'] = 'u', ['v'] = 'v', ['w'] = 'w', ['x'] = 'x', ['y'] = 'y',
-    ['z'] = 'z'
-};
 
 
 static const char *const  authority_errors[] = {
@@ -101,7 +78,7 @@ authority_parse(const unsigned char *p, size_t n, uint16_t default_port,
             continue;
         }
 
-        if (lower[p[i]] == 0) {
+        if (authority_lower(p[i]) == 0) {
             return authority_failed(out, AUTHORITY_BAD_BYTE);
         }
     }
@@ -164,7 +141,7 @@ authority_parse_host(const unsigned char *p, size_t n, authority_t *out)
     memset(out, 0, sizeof(authority_t));
 
     for (i = 0; i < n; i++) {
-        if (lower[p[i]] == 0) {
+        if (authority_lower(p[i]) == 0) {
             return authority_failed(out, AUTHORITY_BAD_BYTE);
         }
     }
@@ -249,7 +226,7 @@ authority_read_name(const unsigned char *p, size_t n, authority_t *out)
     for (i = 0, start = 0; i <= n; i++) {
 
         if (i < n && p[i] != '.') {
-            out->host[i] = (char) lower[p[i]];
+            out->host[i] = (char) authority_lower(p[i]);
             continue;
         }
 
@@ -287,7 +264,7 @@ authority_read_ipv6(const unsigned char *p, size_t n, authority_t *out)
     }
 
     for (i = 0; i < n; i++) {
-        text[i] = (p[i] == ':') ? ':' : (char) lower[p[i]];
+        text[i] = (p[i] == ':') ? ':' : (char) authority_lower(p[i]);
     }
 
     if (!address_parse_v6(text, n, &address)) {
@@ -353,10 +330,11 @@ authority_ends_in_number(const unsigned char *p, size_t n)
     }
 
     digits = true;
-    hex = (n - start >= 2 && p[start] == '0' && lower[p[start + 1]] == 'x');
+    hex = (n - start >= 2 && p[start] == '0'
+           && authority_lower(p[start + 1]) == 'x');
 
     for (i = start; i < n; i++) {
-        c = lower[p[i]];
+        c = authority_lower(p[i]);
 
         if (c >= '0' && c <= '9') {
             continue;
@@ -379,4 +357,21 @@ authority_failed(authority_t *out, authority_error_t err)
     memset(out, 0, sizeof(authority_t));
 
     return err;
+}
+
+
+/*
+ * A byte of a host in lower case, or 0 for one that no host has; not
+ * tolower(), which follows the locale.
+ */
+
+static unsigned char
+authority_lower(unsigned char c)
+{
+    if (c >= 'A' && c <= 'Z') {
+        return c | 0x20;
+    }
+
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'
+           || c == '.' || c == '_' ? c : 0;
 }

@@ -40,37 +40,20 @@ bounds_default(uint64_t values[BOUND_COUNT])
 }
 
 
+/* A size may have a suffix; a count has one spelling. */
+
 int
 bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value)
 {
-    size_t    i;
-    uint64_t  v;
+    uint64_t        v;
+    const bound_t  *bound;
 
-    v = 0;
+    bound = &bound_table[id];
 
-    if (bound_table[id].bytes) {
-
-        if (limit_parse_bytes(text, n, &v) != 0 || v == 0
-            || v > bound_table[id].max)
-        {
-            return -1;
-        }
-
-        *value = v;
-
-        return 0;
-    }
-
-    for (i = 0; i < n; i++) {
-
-        if (text[i] < '0' || text[i] > '9' || v > bound_table[id].max) {
-            return -1;
-        }
-
-        v = v * 10 + (uint64_t) (text[i] - '0');
-    }
-
-    if (n == 0 || text[0] == '0' || v > bound_table[id].max) {
+    if (limit_parse_unit(bound->bytes ? UNIT_BYTES : UNIT_COUNT, text, n, &v)
+        != 0
+        || v == 0 || v > bound->max || (!bound->bytes && text[0] == '0'))
+    {
         return -1;
     }
 

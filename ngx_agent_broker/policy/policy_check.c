@@ -14,8 +14,8 @@
 #define STANDING_DOORS  5       /* proxy, dns by udp and tcp, web at 80, 443 */
 
 
-static bool is_localhost(const policy_rule_t *rule);
-static bool holds_loopback(const address_range_t *range);
+static bool policy_is_localhost(const policy_rule_t *rule);
+static bool policy_holds_loopback(const address_range_t *range);
 
 
 static const char *const  isolations[] = {
@@ -66,16 +66,16 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
     }
 
     for (i = 0; i < rule->ranges_count && why == NULL; i++) {
-        if (rule->port == 0 && holds_loopback(&rule->ranges[i])) {
+        if (rule->port == 0 && policy_holds_loopback(&rule->ranges[i])) {
             why = "opens the broker's own loopback, which needs an exact "
                   "port";
         }
     }
 
-    if (why == NULL && is_localhost(rule)) {
+    if (why == NULL && policy_is_localhost(rule)) {
 
         for (i = 0; i < rule->ranges_count; i++) {
-            if (holds_loopback(&rule->ranges[i])) {
+            if (policy_holds_loopback(&rule->ranges[i])) {
                 break;
             }
         }
@@ -194,7 +194,7 @@ policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX])
 /* RFC 6761 section 6.3: it and what is under it are loopback. */
 
 static bool
-is_localhost(const policy_rule_t *rule)
+policy_is_localhost(const policy_rule_t *rule)
 {
     size_t  n;
 
@@ -209,7 +209,7 @@ is_localhost(const policy_rule_t *rule)
 
 
 static bool
-holds_loopback(const address_range_t *range)
+policy_holds_loopback(const address_range_t *range)
 {
     static const address_t  v4 = { false, { 127, 0, 0, 1 } };
     static const address_t  v6 = { true, { [15] = 1 } };

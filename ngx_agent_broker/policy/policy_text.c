@@ -40,8 +40,8 @@ static void text_fields(coder_t *c, const policy_field_t *field, void *object,
 static void text_list(coder_t *c, const policy_field_t *field, void *object);
 static void text_value(coder_t *c, const policy_field_t *field, void *object,
     void *value);
-static compare_t  compare_strings, compare_ranges, compare_ids, compare_rules,
-                  compare_policies;
+static compare_t  text_compare_strings, text_compare_ranges, text_compare_ids,
+                  text_compare_rules, text_compare_policies;
 
 
 /* The lists: an item's size and the order. */
@@ -50,12 +50,12 @@ static const struct {
     size_t      size;
     compare_t  *compare;
 } text_lists[POLICY_KINDS] = {
-    [POLICY_STRINGS] = { sizeof(char *), compare_strings },
-    [POLICY_RANGES] = { sizeof(address_range_t), compare_ranges },
-    [POLICY_IDS] = { sizeof(uint32_t), compare_ids },
-    [POLICY_WRITABLE] = { sizeof(policy_writable_t), compare_strings },
-    [POLICY_RULES] = { sizeof(policy_rule_t *), compare_rules },
-    [POLICY_POLICIES] = { sizeof(policy_t *), compare_policies },
+    [POLICY_STRINGS] = { sizeof(char *), text_compare_strings },
+    [POLICY_RANGES] = { sizeof(address_range_t), text_compare_ranges },
+    [POLICY_IDS] = { sizeof(uint32_t), text_compare_ids },
+    [POLICY_WRITABLE] = { sizeof(policy_writable_t), text_compare_strings },
+    [POLICY_RULES] = { sizeof(policy_rule_t *), text_compare_rules },
+    [POLICY_POLICIES] = { sizeof(policy_t *), text_compare_policies },
 };
 
 
@@ -458,14 +458,14 @@ text_value(coder_t *c, const policy_field_t *field, void *object, void *value)
 
 
 static int
-compare_strings(const void *a, const void *b)
+text_compare_strings(const void *a, const void *b)
 {
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
 
 static int
-compare_ranges(const void *a, const void *b)
+text_compare_ranges(const void *a, const void *b)
 {
     int                     rc;
     const address_range_t  *x = a, *y = b;
@@ -481,7 +481,7 @@ compare_ranges(const void *a, const void *b)
 
 
 static int
-compare_ids(const void *a, const void *b)
+text_compare_ids(const void *a, const void *b)
 {
     const uint32_t  *x = a, *y = b;
 
@@ -490,7 +490,7 @@ compare_ids(const void *a, const void *b)
 
 
 static int
-compare_rules(const void *a, const void *b)
+text_compare_rules(const void *a, const void *b)
 {
     int                   rc;
     const policy_rule_t  *x, *y;
@@ -509,7 +509,7 @@ compare_rules(const void *a, const void *b)
 
 
 static int
-compare_policies(const void *a, const void *b)
+text_compare_policies(const void *a, const void *b)
 {
     return strcmp((*(policy_t *const *) a)->name,
                   (*(policy_t *const *) b)->name);
