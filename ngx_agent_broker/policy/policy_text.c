@@ -167,7 +167,7 @@ text_set(coder_t *c)
 
     if (coder_has_read(c) && version != POLICY_TEXT_VERSION) {
         coder_check(c, policy_error(c->err, "policies", "v",
-                                        "has an unknown value"));
+                                    "has an unknown value"));
     }
 
     text_fields(c, policy_set_fields, c->set, ",");

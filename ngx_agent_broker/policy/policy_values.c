@@ -23,8 +23,7 @@ value_word(coder_t *c, const policy_field_t *field, void *object,
     coder_string(c, value);
 
     if (coder_has_read(c)) {
-        coder_check(c,
-                    policy_field_add(field, object, c->word, c->err));
+        coder_check(c, policy_field_add(field, object, c->word, c->err));
     }
 }
 
@@ -62,8 +61,7 @@ value_writable(coder_t *c, policy_t *policy, policy_writable_t *writable)
     coder_text(c, "}");
 
     if (coder_has_read(c)) {
-        coder_check(c, policy_add_writable(policy, c->word, bytes,
-                                               c->err));
+        coder_check(c, policy_add_writable(policy, c->word, bytes, c->err));
     }
 }
 
@@ -87,8 +85,7 @@ value_limits(coder_t *c, uint64_t *limits)
         }
 
         if (!c->reading) {
-            coder_text(c, limit_text(i, limits[i], number,
-                                         sizeof(number)));
+            coder_text(c, limit_text(i, limits[i], number, sizeof(number)));
             continue;
         }
 
@@ -105,8 +102,8 @@ value_limits(coder_t *c, uint64_t *limits)
                            &why)
                != 0)
         {
-            coder_check(c, policy_error(c->err, "limit",
-                                            limit_table[i].key, why));
+            coder_check(c, policy_error(c->err, "limit", limit_table[i].key,
+                                        why));
         }
     }
 
@@ -180,7 +177,7 @@ value_same_trusted(coder_t *c, policy_t *policy)
 
     if (coder_has_read(c) && pem != c->set->pem) {
         coder_check(c, policy_error(c->err, "policy", policy->name,
-                                        "trusts others than its set"));
+                                    "trusts others than its set"));
     }
 }
 
@@ -202,7 +199,7 @@ value_trusted(coder_t *c, char **text, policy_pem_t **pem)
 
         if (*pem == NULL) {
             coder_check(c, policy_error(c->err, "trusted", c->word,
-                                            "names no certificate"));
+                                        "names no certificate"));
             return;
         }
 
@@ -274,10 +271,10 @@ value_read_pem(coder_t *c)
     if (text == NULL || policy_pem_adopt(c->set, &text, &pem) != 0) {
         free(text);
         coder_check(c, policy_error(c->err, "certificates", hash,
-                                        "has no PEM text"));
+                                    "has no PEM text"));
 
     } else if (strcmp(pem->hash, hash) != 0) {
         coder_check(c, policy_error(c->err, "certificates", hash,
-                                        "has the text of another"));
+                                    "has the text of another"));
     }
 }
