@@ -82,6 +82,11 @@ struct ngx_agent_ctx_s {
 
 /* ngx_agent_audit_file.c */
 
+/*
+ * Opens the file while the configuration is read, where it is to be started;
+ * the descriptor belongs to the cycle.  NGX_ERROR when it cannot be written to,
+ * and said so.
+ */
 ngx_int_t ngx_agent_audit_file_open(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 
@@ -94,6 +99,7 @@ ngx_uint_t ngx_agent_audit_file_is_open(void);
 
 /* ngx_agent_audit_shared.c */
 
+/* Adds the zone in which the writers know of each other. */
 ngx_int_t ngx_agent_audit_shared_add(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 
@@ -106,6 +112,7 @@ void ngx_agent_audit_shared_serve(void);
 /* Posted when a task has used its budget up; control/ handles it. */
 extern ngx_event_t  ngx_agent_audit_over;
 
+/* In the master, once the file is there: lines can be written. */
 void ngx_agent_audit_start(ngx_cycle_t *cycle);
 
 /* "@timestamp" to "seq", then the task's keys where there is a task. */
@@ -149,17 +156,26 @@ ngx_int_t ngx_agent_events_connect(ngx_agent_ctx_t *ctx);
 void ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status,
     uint64_t up, uint64_t down);
 
+/* The handler of the log phase: the last line of a request of a box. */
 ngx_int_t ngx_agent_events_log(ngx_http_request_t *r);
 
 /* Why core ended a request of a box, of which nothing else tells. */
 ngx_agent_reason_e ngx_agent_events_reason(ngx_http_request_t *r);
 
+/*
+ * The last line of a task.  claimed: what the launcher says of it, from its
+ * `close`, or NULL.
+ */
 void ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed);
 
 
 /* ngx_agent_audit_broker.c */
 
+/*
+ * what: "start", "reload", "refused", "reopen" or "stop"; of a worker "start"
+ * or "end".
+ */
 void ngx_agent_audit_broker_config(ngx_cycle_t *cycle,
     ngx_agent_main_conf_t *amcf, const char *what);
 void ngx_agent_audit_broker_worker(const char *what);

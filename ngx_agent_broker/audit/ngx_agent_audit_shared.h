@@ -56,6 +56,7 @@ typedef struct {
 
 /* ngx_agent_audit_fd.c */
 
+/* Makes the socket pair, once in the life of a master. */
 ngx_int_t ngx_agent_audit_fd_init(ngx_log_t *log);
 
 /*

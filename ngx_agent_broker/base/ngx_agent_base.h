@@ -79,11 +79,13 @@ ngx_int_t ngx_agent_bio(ngx_connection_t *c);
 
 /* ngx_agent_reason.c */
 
+/* The row of a reason; never NULL. */
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 
 
 /* ngx_agent_random.c */
 
+/* n bytes of OpenSSL's generator: NGX_OK, or NGX_ERROR when it has none. */
 ngx_int_t ngx_agent_random(u_char *dst, size_t n);
 
 

@@ -11,6 +11,7 @@
 
 /* ngx_agent_listen.c */
 
+/* agent_control; and, when all is read, whether the socket can be had. */
 char *ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
@@ -19,6 +20,7 @@ ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
 
 /* ngx_agent_control.c */
 
+/* In a worker: launchers can be served; and, when it exits, no longer. */
 ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
 

@@ -50,12 +50,17 @@ void ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx);
 
 /* ngx_agent_dns.c */
 
+/* The handlers of a name server's datagrams, and of a connection to it. */
 void ngx_agent_dns_udp(ngx_event_t *rev);
 void ngx_agent_dns_tcp(ngx_connection_t *c);
 
 
 /* ngx_agent_tls.c */
 
+/*
+ * The boxes' authority: from agent_state, where it is made if need be, or from
+ * the files of agent_ca; and its certificate as text.  NGX_ERROR, and said so.
+ */
 ngx_int_t ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);

@@ -27,6 +27,7 @@ ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
 ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_task_t *task,
     ngx_log_t *log, const authority_t *name);
 
+/* The handler of the preaccess phase: the verdict on a request. */
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 
 /* Fills the context of a new request of a task. */
@@ -63,6 +64,7 @@ ngx_uint_t ngx_agent_resolve_is_allowed(ngx_agent_ctx_t *ctx,
 socklen_t ngx_agent_resolve_sockaddr(ngx_sockaddr_t *sa, const u_char *bytes,
     size_t len, in_port_t port);
 
+/* Makes this address the one that logs and audit name. */
 ngx_int_t ngx_agent_resolve_name(ngx_agent_ctx_t *ctx, const address_t *a);
 
 /* Its digits; where they end. */
@@ -101,21 +103,29 @@ ngx_int_t ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 /* Makes the answer that core is about to send ours, and says so. */
 ngx_int_t ngx_agent_error_page(ngx_http_request_t *r);
 
+/* Adds the body filter. */
 void ngx_agent_error_page_init(void);
 
 
 /* ngx_agent_upstream.c */
 
+/* The upstream that proxy_pass names. */
 ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
 /* Makes one judged address the peer's, with its names for logs and audit. */
 ngx_int_t ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx, address_t *a);
 
+/* NULL, or a constant phrase: the directive that makes this proxy unsafe. */
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 
 /* ngx_agent_keepalive.c */
 
+/*
+ * What an earlier request of the task has left for one to the same place.  A
+ * connection is the caller's from get on; a TLS session stays this file's.
+ */
 address_t *ngx_agent_keepalive_get(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx);
 void ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
@@ -127,6 +137,7 @@ void ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
 
 /* ngx_agent_header_names.c */
 
+/* Links the lists, before the first request. */
 void ngx_agent_header_names_init(void);
 
 /* Of a request: is it one that the box cannot send on? */
@@ -141,6 +152,10 @@ ngx_uint_t ngx_agent_header_names_is_dropped(u_char *name, size_t len);
 
 /* ngx_agent_headers.c */
 
+/*
+ * Writes the header that goes up anew, in a buffer of the request's that is
+ * wiped with it if it holds a credential.  NGX_ERROR: nothing may be sent.
+ */
 ngx_int_t ngx_agent_headers_rewrite(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 ngx_int_t ngx_agent_headers_init(ngx_conf_t *cf);

@@ -192,6 +192,7 @@ typedef struct {
 
 /* ngx_agent_zone.c */
 
+/* Adds both zones; NGX_ERROR, and said so, where the policies do not fit. */
 ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
 /* One zone of shared memory, kept over reloads; or NULL. */
@@ -201,6 +202,7 @@ ngx_shm_zone_t *ngx_agent_zone_add_one(ngx_conf_t *cf, const char *name,
 /* In the master, when the new configuration has started: cannot fail. */
 void ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf);
 
+/* Of the newest policies; raised by each start and reload. */
 uint64_t ngx_agent_zone_generation(void);
 
 /* Which start of the broker this is, kept by reloads. */
@@ -216,6 +218,7 @@ char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
 size_t ngx_agent_zone_vault_copy(const char *name, u_char *dst, size_t cap,
     uint64_t *revision);
 
+/* Raised by each reload that changes a value. */
 uint64_t ngx_agent_zone_vault_revision(void);
 
 
@@ -233,6 +236,7 @@ ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
 ngx_int_t ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
     ngx_uint_t *sequence);
 
+/* NGX_OK with a copy of the slot, or NGX_DECLINED: there is none. */
 ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
 
 /* Is this net namespace a live task's? */
@@ -303,6 +307,7 @@ ngx_agent_policies_t *ngx_agent_policies_hold(ngx_pool_t *pool,
 
 /* ngx_agent_lease.c */
 
+/* The text of a lease in dst; its length, or 0 when it cannot be made. */
 size_t ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
     char dst[NGX_AGENT_LEASE_MAX]);
