@@ -344,7 +344,7 @@ gen_print(const gen_code_t *code)
     unsigned           i;
     const gen_insn_t  *insn;
 
-    printf("/* made by seccomp_gen from jail/seccomp_table.h */\n\n"
+    printf("/* made by seccomp_gen from jail/box/seccomp_table.h */\n\n"
            "static const struct sock_filter  seccomp_filter[] = {\n");
 
     for (i = 0; i < code->n; i++) {
