@@ -18,7 +18,7 @@
  * Inside, each in a child of its own: 0 when it went through, else errno.
  * arg is the row's.
  */
-typedef int (*attempt_call_t)(const target_t *t, const char *arg);
+typedef int attempt_call_t(const target_t *t, const char *arg);
 
 
 /*
@@ -44,37 +44,18 @@ int attempt_open(const char *path, int flags);
 int attempt_connect(const char *address, unsigned port);
 
 /* attempt_doors.c: the four doors that the naive way leaves open */
-int attempt_variable(const target_t *t, const char *name);
-int attempt_read(const target_t *t, const char *path);
-int attempt_target_file(const target_t *t, const char *arg);
-int attempt_target_port(const target_t *t, const char *arg);
-int attempt_loopback(const target_t *t, const char *arg);
-int attempt_leave(const target_t *t, const char *arg);
-int attempt_fork(const target_t *t, const char *arg);
+attempt_call_t  attempt_variable, attempt_read, attempt_target_file,
+                attempt_target_port, attempt_loopback, attempt_leave,
+                attempt_fork;
 
 /* attempt_refused.c: what a box refuses, and a host might not */
-int attempt_address(const target_t *t, const char *address);
-int attempt_create(const target_t *t, const char *path);
-int attempt_raw_socket(const target_t *t, const char *arg);
-int attempt_socket(const target_t *t, const char *arg);
-int attempt_process(const target_t *t, const char *arg);
-int attempt_own_process(const target_t *t, const char *arg);
-int attempt_ptrace(const target_t *t, const char *arg);
-int attempt_signal(const target_t *t, const char *arg);
-int attempt_mount(const target_t *t, const char *path);
-int attempt_mkdir(const target_t *t, const char *path);
-int attempt_unshare(const target_t *t, const char *arg);
-int attempt_keyctl(const target_t *t, const char *arg);
-int attempt_getpid(const target_t *t, const char *arg);
-int attempt_tiocsti(const target_t *t, const char *arg);
-int attempt_winsize(const target_t *t, const char *arg);
-int attempt_device(const target_t *t, const char *path);
-int attempt_fifo(const target_t *t, const char *path);
-int attempt_bpf(const target_t *t, const char *arg);
-int attempt_io_uring(const target_t *t, const char *arg);
-int attempt_epoll(const target_t *t, const char *arg);
-int attempt_setuid(const target_t *t, const char *arg);
-int attempt_setuid_own(const target_t *t, const char *arg);
+attempt_call_t  attempt_address, attempt_create, attempt_raw_socket,
+                attempt_socket, attempt_process, attempt_own_process,
+                attempt_ptrace, attempt_signal, attempt_mount, attempt_mkdir,
+                attempt_unshare, attempt_keyctl, attempt_getpid,
+                attempt_tiocsti, attempt_winsize, attempt_device,
+                attempt_fifo, attempt_bpf, attempt_io_uring, attempt_epoll,
+                attempt_setuid, attempt_setuid_own;
 
 
 #endif /* JAIL_ATTEMPT_H */

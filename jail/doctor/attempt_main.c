@@ -19,8 +19,8 @@
 
 
 typedef struct {
-    attempt_call_t  call;
-    const char     *arg;
+    attempt_call_t  *call;
+    const char      *arg;
 } attempt_step_t;
 
 

@@ -36,10 +36,10 @@ typedef struct {
 
 
 /* A probe gives 0, or -1 with err and detail set. */
-typedef int (*layer_probe_t)(doctor_t *d, layer_result_t *r);
+typedef int layer_probe_t(doctor_t *d, layer_result_t *r);
 
 /* A step of set-up, as in box/setup.c; in a throwaway child. */
-typedef int (*layer_step_t)(setup_t *s);
+typedef int layer_step_t(setup_t *s);
 
 
 typedef struct {
@@ -50,9 +50,9 @@ typedef struct {
     stage_t         stage;      /* where `jail run` fails without it */
 
     /* either a probe, or the namespaces of a child and a step in it */
-    layer_probe_t   probe;
+    layer_probe_t  *probe;
     unsigned long   namespaces;
-    layer_step_t    step;       /* NULL: that they are made is all */
+    layer_step_t   *step;       /* NULL: that they are made is all */
 
     cause_t         cause;
     bool          (*known)(void);   /* missing even where it is not tried */

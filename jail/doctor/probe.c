@@ -33,7 +33,7 @@ typedef struct {
 
 
 static void probe_run(const box_spec_t *spec, int sync, bool has_ids,
-    layer_step_t step, probe_page_t *page);
+    layer_step_t *step, probe_page_t *page);
 static int probe_enter(const box_spec_t *spec, int fd);
 static int probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r);
 static int probe_write(pid_t pid, const char *file, const char *text,
@@ -42,7 +42,7 @@ static int probe_write(pid_t pid, const char *file, const char *text,
 
 int
 probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
-    layer_step_t step)
+    layer_step_t *step)
 {
     int            sync[2], rc;
     bool           has_ids;
@@ -116,7 +116,7 @@ done:
 /* The child: what it found is on the page. */
 
 static void
-probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t step,
+probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t *step,
     probe_page_t *page)
 {
     int      rc;

@@ -1,9 +1,10 @@
 /*
- * The options are a table: name, argument, reader, help.  The flags of the
- * limits are not in it, they come from the table of limits, so that a limit
- * has one spelling everywhere.
+ * The options are a table: name, argument, reader, where its value goes, help.
+ * The flags of the limits are not in it, they come from the table of limits,
+ * so that a limit has one spelling everywhere.
  */
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,92 +14,83 @@
 
 typedef struct option_s  option_t;
 
+typedef int option_read_t(options_t *options, const option_t *o,
+    const char *value, fault_t *fault);
+
 struct option_s {
-    const char  *name;
-    const char  *argument;              /* NULL: takes none */
-    int        (*read)(options_t *options, const char *value, fault_t *fault);
-    bool         repeats;
-    bool         of_policy;             /* of `jail policy` too */
-    const char  *help;
+    const char     *name;
+    const char     *argument;           /* NULL: takes none */
+    option_read_t  *read;
+    size_t          offset;             /* of the field, if it is just one */
+    bool            repeats;
+    bool            of_policy;          /* of `jail policy` too */
+    const char     *help;
 };
 
 
-static int option_policy(options_t *options, const char *value,
-    fault_t *fault);
-static int option_control(options_t *options, const char *value,
-    fault_t *fault);
-static int option_offline(options_t *options, const char *value,
-    fault_t *fault);
-static int option_code(options_t *options, const char *value,
-    fault_t *fault);
-static int option_in(options_t *options, const char *value, fault_t *fault);
-static int option_out(options_t *options, const char *value, fault_t *fault);
-static int option_workspace(options_t *options, const char *value,
-    fault_t *fault);
-static int option_env(options_t *options, const char *value, fault_t *fault);
-static int option_env_file(options_t *options, const char *value,
-    fault_t *fault);
-static int option_add_env(options_t *options, const char *text, bool is_file,
-    fault_t *fault);
-static int option_external_id(options_t *options, const char *value,
-    fault_t *fault);
-static int option_label(options_t *options, const char *value,
-    fault_t *fault);
-
-static int option_stdin(options_t *options, const char *value,
-    fault_t *fault);
-static int option_raw(options_t *options, const char *value, fault_t *fault);
-static int option_keep(options_t *options, const char *value,
-    fault_t *fault);
+static option_read_t  option_flag, option_path, option_text, option_policy,
+                      option_in, option_env, option_env_file, option_keep;
 
 static int option_read(options_t *options, bool policy, int argc,
     char **argv, int *i, uint64_t *seen, fault_t *fault);
-static int option_limit(options_t *options, const char *name, size_t n,
-    const char *value, fault_t *fault);
-static int option_text(const char *name, const char *value, fault_t *fault);
+static int option_limit(options_t *options, limit_id_t id, const char *value,
+    fault_t *fault);
+static const option_t *option_find(const char *name, size_t n, bool policy);
+static limit_id_t option_find_limit(const char *name, size_t n);
+static int option_add_env(options_t *options, const char *text, bool is_file,
+    fault_t *fault);
+static int option_empty(const option_t *o, fault_t *fault);
+static bool option_is_name(const char *name);
+static void option_default_control(options_t *options);
 
+
+#define FIELD(name)  offsetof(options_t, name)
 
 static const option_t  option_table[] = {
 
-    { "policy", "NAME", option_policy, false, false,
+    { "policy", "NAME", option_policy, FIELD(policy), false, false,
       "the broker's policy to run under (" OPTIONS_POLICY ")" },
-    { "control", "SOCKET", option_control, false, true,
+    { "control", "SOCKET", option_path, FIELD(control), false, true,
       "the broker's socket ($AGENT_BROKER_CONTROL,\n"
       "                         " OPTIONS_CONTROL ")" },
-    { "offline", NULL, option_offline, false, false,
+    { "offline", NULL, option_flag, FIELD(offline), false, false,
       "no broker and no network at all" },
-    { "code", "FILE|-", option_code, false, false,
+    { "code", "FILE|-", option_path, FIELD(code), false, false,
       "the program text: /run/task/code in the box, with the\n"
       "                         file's suffix; its path is appended to "
       "COMMAND" },
-    { "in", "FILE[:NAME]", option_in, true, false,
+    { "in", "FILE[:NAME]", option_in, 0, true, false,
       "a file to read: /run/task/in/NAME, linked from the\n"
       "                         working directory; may repeat" },
-    { "out", "DIR", option_out, false, false,
+    { "out", "DIR", option_path, FIELD(out), false, false,
       "a new or empty directory for what the task leaves in\n"
       "                         /run/task/out" },
-    { "workspace", "DIR", option_workspace, false, false,
+    { "workspace", "DIR", option_path, FIELD(workspace), false, false,
       "copied into the working directory, and back if COMMAND\n"
       "                         ends by itself" },
-    { "env", "NAME=VALUE", option_env, true, false,
+    { "env", "NAME=VALUE", option_env, 0, true, false,
       "a variable that the policy lists; may repeat" },
-    { "env-file", "FILE", option_env_file, true, false,
+    { "env-file", "FILE", option_env_file, 0, true, false,
       "lines of NAME=VALUE, empty or beginning with \"#\"; may\n"
       "                         repeat" },
-    { "external-id", "ID", option_external_id, false, false,
+    { "external-id", "ID", option_text, FIELD(external_id), false, false,
       "an id of the caller's for the audit log" },
-    { "label", "TEXT", option_label, false, false,
+    { "label", "TEXT", option_text, FIELD(label), false, false,
       "a text of the caller's for the audit log" },
-    { "stdin", NULL, option_stdin, false, false,
+    { "stdin", NULL, option_flag, FIELD(has_stdin), false, false,
       "pass the standard input to COMMAND" },
-    { "raw", NULL, option_raw, false, false,
+    { "raw", NULL, option_flag, FIELD(raw), false, false,
       "pass the output through; no object, but COMMAND's status" },
-    { "output-keep", "PART", option_keep, false, false,
+    { "output-keep", "PART", option_keep, 0, false, false,
       "of a stream that is cut keep its \"ends\", \"head\" or\n"
       "                         \"tail\" (ends)" },
 
-    { NULL, NULL, NULL, false, false, NULL }
+    { .name = NULL }
 };
+
+#define OPTIONS  (sizeof(option_table) / sizeof(option_table[0]))
+
+_Static_assert(OPTIONS + LIMIT_COUNT <= 64, "each has a bit of `seen`");
 
 
 int
@@ -158,7 +150,11 @@ options_parse(options_t *options, int argc, char **argv, fault_t *fault)
         options->policy = OPTIONS_POLICY;
     }
 
-    return options->offline ? 0 : option_control(options, NULL, fault);
+    if (!options->offline) {
+        option_default_control(options);
+    }
+
+    return 0;
 }
 
 
@@ -189,7 +185,7 @@ options_parse_policy(options_t *options, int argc, char **argv,
                              "more than one policy is named");
         }
 
-        if (option_policy(options, argv[i], fault) != 0) {
+        if (option_policy(options, &option_table[0], argv[i], fault) != 0) {
             return -1;
         }
     }
@@ -198,7 +194,9 @@ options_parse_policy(options_t *options, int argc, char **argv,
         return fault_set(fault, STAGE_USAGE, 0, "no policy is named");
     }
 
-    return option_control(options, NULL, fault);
+    option_default_control(options);
+
+    return 0;
 }
 
 
@@ -209,8 +207,8 @@ option_read(options_t *options, bool policy, int argc, char **argv, int *i,
     uint64_t *seen, fault_t *fault)
 {
     size_t           n;
-    unsigned         j;
     uint64_t         bit;
+    limit_id_t       limit;
     const char      *name, *value;
     const option_t  *o;
 
@@ -223,48 +221,28 @@ option_read(options_t *options, bool policy, int argc, char **argv, int *i,
 
     n = strcspn(name, "=");
     value = name[n] == '=' ? name + n + 1 : NULL;
-    bit = 1;
 
-    for (o = option_table; o->name; o++, bit <<= 1) {
-        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0
-            && (!policy || o->of_policy))
-        {
-            break;
-        }
+    o = option_find(name, n, policy);
+    limit = o || policy ? LIMIT_COUNT : option_find_limit(name, n);
+
+    if (o == NULL && limit == LIMIT_COUNT) {
+        return fault_set(fault, STAGE_USAGE, 0, "unknown option \"--%.*s\"",
+                         (int) (n > 80 ? 80 : n), name);
     }
 
-    if (o->name == NULL) {
+    bit = 1ull << (o ? (size_t) (o - option_table) : OPTIONS + limit);
 
-        for (j = 0; j < LIMIT_COUNT; j++, bit <<= 1) {
-            if (limit_table[j].flag && strlen(limit_table[j].flag) == n
-                && memcmp(limit_table[j].flag, name, n) == 0)
-            {
-                break;
-            }
-        }
-
-        if (j == LIMIT_COUNT || policy) {
-            return fault_set(fault, STAGE_USAGE, 0,
-                             "unknown option \"--%.*s\"",
-                             (int) (n > 80 ? 80 : n), name);
-        }
-    }
-
-    if ((*seen & bit) && !(o->name && o->repeats)) {
+    if ((*seen & bit) && !(o && o->repeats)) {
         return fault_set(fault, STAGE_USAGE, 0, "--%.*s is given twice",
                          (int) n, name);
     }
 
     *seen |= bit;
 
-    if (o->name && o->argument == NULL) {
-
-        if (value) {
-            return fault_set(fault, STAGE_USAGE, 0,
-                             "--%s takes no argument", o->name);
-        }
-
-        return o->read(options, NULL, fault);
+    if (o && o->argument == NULL) {
+        return value ? fault_set(fault, STAGE_USAGE, 0,
+                                 "--%s takes no argument", o->name)
+                     : o->read(options, o, NULL, fault);
     }
 
     if (value == NULL) {
@@ -277,107 +255,115 @@ option_read(options_t *options, bool policy, int argc, char **argv, int *i,
         value = argv[++*i];
     }
 
-    return o->name ? o->read(options, value, fault)
-                   : option_limit(options, name, n, value, fault);
+    return o ? o->read(options, o, value, fault)
+             : option_limit(options, limit, value, fault);
 }
 
 
-static int
-option_limit(options_t *options, const char *name, size_t n,
-    const char *value, fault_t *fault)
+static const option_t *
+option_find(const char *name, size_t n, bool policy)
 {
-    unsigned     i;
-    const char  *err;
+    const option_t  *o;
 
-    for (i = 0; i < LIMIT_COUNT; i++) {
-
-        if (limit_table[i].flag == NULL || strlen(limit_table[i].flag) != n
-            || memcmp(limit_table[i].flag, name, n) != 0)
+    for (o = option_table; o->name; o++) {
+        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0
+            && (!policy || o->of_policy))
         {
-            continue;
+            return o;
         }
-
-        if (limit_parse(i, value, strlen(value), &options->limits[i], &err)
-            != 0)
-        {
-            return fault_set(fault, STAGE_USAGE, 0,
-                             "invalid value \"%.80s\" in --%s: it %s", value,
-                             limit_table[i].flag, err);
-        }
-
-        options->limit_set[i] = true;
-
-        return 0;
     }
 
-    return -1;
+    return NULL;
+}
+
+
+static limit_id_t
+option_find_limit(const char *name, size_t n)
+{
+    limit_id_t   id;
+    const char  *flag;
+
+    for (id = 0; id < LIMIT_COUNT; id++) {
+        flag = limit_table[id].flag;
+
+        if (flag && strlen(flag) == n && memcmp(flag, name, n) == 0) {
+            break;
+        }
+    }
+
+    return id;
 }
 
 
 static int
-option_policy(options_t *options, const char *value, fault_t *fault)
+option_limit(options_t *options, limit_id_t id, const char *value,
+    fault_t *fault)
+{
+    const char  *err;
+
+    if (limit_parse(id, value, strlen(value), &options->limits[id], &err)
+        != 0)
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "invalid value \"%.80s\" in --%s: it %s", value,
+                         limit_table[id].flag, err);
+    }
+
+    options->limit_set[id] = true;
+
+    return 0;
+}
+
+
+static int
+option_flag(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
+{
+    *(bool *) ((char *) options + o->offset) = true;
+
+    return 0;
+}
+
+
+static int
+option_path(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
+{
+    if (value[0] == '\0') {
+        return option_empty(o, fault);
+    }
+
+    *(const char **) ((char *) options + o->offset) = value;
+
+    return 0;
+}
+
+
+static int
+option_text(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
+{
+    if (strlen(value) > OPTIONS_LABEL_MAX || !utf8_is_printable(value)) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the argument of --%s must be at most %d bytes of "
+                         "printable UTF-8", o->name, OPTIONS_LABEL_MAX);
+    }
+
+    *(const char **) ((char *) options + o->offset) = value;
+
+    return 0;
+}
+
+
+static int
+option_policy(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
 {
     if (value[0] == '\0') {
         return fault_set(fault, STAGE_USAGE, 0, "the policy's name is empty");
     }
 
-    options->policy = value;
-
-    return option_text("policy", value, fault);
-}
-
-
-/* NULL: the default, unless the option was given. */
-
-static int
-option_control(options_t *options, const char *value, fault_t *fault)
-{
-    if (value == NULL) {
-
-        if (options->control) {
-            return 0;
-        }
-
-        value = getenv("AGENT_BROKER_CONTROL");
-
-        if (value == NULL || value[0] == '\0') {
-            value = OPTIONS_CONTROL;
-        }
-    }
-
-    if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0,
-                         "the path in --control is empty");
-    }
-
-    options->control = value;
-
-    return 0;
-}
-
-
-static int
-option_offline(options_t *options, const char *value, fault_t *fault)
-{
-    (void) value;
-    (void) fault;
-
-    options->offline = true;
-
-    return 0;
-}
-
-
-static int
-option_code(options_t *options, const char *value, fault_t *fault)
-{
-    if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0, "the path in --code is empty");
-    }
-
-    options->code = value;
-
-    return 0;
+    return option_text(options, o, value, fault);
 }
 
 
@@ -387,7 +373,8 @@ option_code(options_t *options, const char *value, fault_t *fault)
  */
 
 static int
-option_in(options_t *options, const char *value, fault_t *fault)
+option_in(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
 {
     char         *colon;
     unsigned      i;
@@ -413,7 +400,7 @@ option_in(options_t *options, const char *value, fault_t *fault)
     }
 
     if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0, "the path in --in is empty");
+        return option_empty(o, fault);
     }
 
     if (!option_is_name(name)) {
@@ -439,48 +426,19 @@ option_in(options_t *options, const char *value, fault_t *fault)
 
 
 static int
-option_out(options_t *options, const char *value, fault_t *fault)
-{
-    if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0, "the path in --out is empty");
-    }
-
-    options->out = value;
-
-    return 0;
-}
-
-
-static int
-option_workspace(options_t *options, const char *value, fault_t *fault)
-{
-    if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0,
-                         "the path in --workspace is empty");
-    }
-
-    options->workspace = value;
-
-    return 0;
-}
-
-
-static int
-option_env(options_t *options, const char *value, fault_t *fault)
+option_env(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
 {
     return option_add_env(options, value, false, fault);
 }
 
 
 static int
-option_env_file(options_t *options, const char *value, fault_t *fault)
+option_env_file(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
 {
-    if (value[0] == '\0') {
-        return fault_set(fault, STAGE_USAGE, 0,
-                         "the path in --env-file is empty");
-    }
-
-    return option_add_env(options, value, true, fault);
+    return value[0] == '\0' ? option_empty(o, fault)
+                            : option_add_env(options, value, true, fault);
 }
 
 
@@ -500,49 +458,8 @@ option_add_env(options_t *options, const char *text, bool is_file,
 
 
 static int
-option_external_id(options_t *options, const char *value, fault_t *fault)
-{
-    options->external_id = value;
-
-    return option_text("external-id", value, fault);
-}
-
-
-static int
-option_label(options_t *options, const char *value, fault_t *fault)
-{
-    options->label = value;
-
-    return option_text("label", value, fault);
-}
-
-
-static int
-option_stdin(options_t *options, const char *value, fault_t *fault)
-{
-    (void) value;
-    (void) fault;
-
-    options->has_stdin = true;
-
-    return 0;
-}
-
-
-static int
-option_raw(options_t *options, const char *value, fault_t *fault)
-{
-    (void) value;
-    (void) fault;
-
-    options->raw = true;
-
-    return 0;
-}
-
-
-static int
-option_keep(options_t *options, const char *value, fault_t *fault)
+option_keep(options_t *options, const option_t *o, const char *value,
+    fault_t *fault)
 {
     unsigned  i;
 
@@ -564,19 +481,14 @@ option_keep(options_t *options, const char *value, fault_t *fault)
 
 
 static int
-option_text(const char *name, const char *value, fault_t *fault)
+option_empty(const option_t *o, fault_t *fault)
 {
-    if (strlen(value) > OPTIONS_LABEL_MAX || !utf8_is_printable(value)) {
-        return fault_set(fault, STAGE_USAGE, 0,
-                         "the argument of --%s must be at most %d bytes of "
-                         "printable UTF-8", name, OPTIONS_LABEL_MAX);
-    }
-
-    return 0;
+    return fault_set(fault, STAGE_USAGE, 0, "the path in --%s is empty",
+                     o->name);
 }
 
 
-bool
+static bool
 option_is_name(const char *name)
 {
     size_t  n;
@@ -587,6 +499,21 @@ option_is_name(const char *name)
            && strchr(name, '/') == NULL
            && strcmp(name, ".") != 0 && strcmp(name, "..") != 0
            && utf8_is_printable(name);
+}
+
+
+/* Unless the option was given. */
+
+static void
+option_default_control(options_t *options)
+{
+    if (options->control == NULL) {
+        options->control = getenv("AGENT_BROKER_CONTROL");
+    }
+
+    if (options->control == NULL || options->control[0] == '\0') {
+        options->control = OPTIONS_CONTROL;
+    }
 }
 
 

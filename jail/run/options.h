@@ -67,9 +67,6 @@ int options_parse(options_t *options, int argc, char **argv, fault_t *fault);
 int options_parse_policy(options_t *options, int argc, char **argv,
     fault_t *fault);
 
-/* A file name that may stand in the box's /run/task/in. */
-bool option_is_name(const char *name);
-
 void options_help(FILE *out);
 
 

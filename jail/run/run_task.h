@@ -1,5 +1,5 @@
 /*
- * One task, as run.c and run_take.c see it.
+ * One task on its way from the options to the result, for the steps of run.c.
  */
 
 #ifndef JAIL_RUN_TASK_H
@@ -37,17 +37,27 @@ typedef struct {
 } run_t;
 
 
-/* Steps on the way to the box: places for what the task leaves. */
+/*
+ * A step: 0, or -1 with the fault in the result or, in the verdict, why the
+ * box was ended.  run.c has their order.
+ */
+typedef int run_step_t(run_t *r);
 
-int run_out(run_t *r);
-int run_lock(run_t *r);
-int run_workspace(run_t *r);
+/* run_inputs.c */
+run_step_t  run_nested, run_files, run_variables, run_out, run_lock,
+            run_workspace;
+
+/* run_policy.c */
+run_step_t  run_open, run_readable, run_trust, run_limits;
+
+/* run_box.c */
+run_step_t  run_cgroup, run_program, run_signals, run_box;
 
 /*
- * After the end of the box, whatever that was: takes the task's files, or
- * gives the places back.
+ * run_collect.c: after the end of the box, whatever that was, takes the task's
+ * files, or gives the places back.
  */
-void run_take(run_t *r);
+void run_collect(run_t *r);
 
 
 #endif /* JAIL_RUN_TASK_H */

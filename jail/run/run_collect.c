@@ -1,80 +1,16 @@
 /*
- * The caller's directories: found fit before anything is built, filled when
- * the box is dead.
+ * What the task leaves in its directories, taken when the box is dead.
  */
 
 #include <errno.h>
-#include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "files/beneath.h"
 #include "run/run_task.h"
 
 
-static uint64_t run_work_bytes(const run_t *r);
-static void run_take_back(run_t *r);
-
-
-int
-run_out(run_t *r)
-{
-    return r->options->out ? artifacts_prepare(&r->artifacts, r->options->out,
-                                             &r->result.fault)
-                           : 0;
-}
-
-
-int
-run_lock(run_t *r)
-{
-    return r->options->workspace ? workspace_lock(&r->workspace,
-                                                  r->options->workspace,
-                                                  &r->result.fault)
-                                 : 0;
-}
-
-
-/* It is read when it is known how much of it the box can hold. */
-
-int
-run_workspace(run_t *r)
-{
-    unsigned  i;
-    uint64_t  max, half;
-
-    if (r->workspace.dir == -1) {
-        return 0;
-    }
-
-    max = run_work_bytes(r);
-    half = r->spec.memory / 2;
-
-    for (i = 0; i < r->spec.nfiles; i++) {
-        half -= r->files[i].size;
-    }
-
-    if (max > half) {
-        max = half;
-    }
-
-    r->spec.workspace = &r->workspace.before;
-
-    return workspace_read(&r->workspace, max, &r->result.fault);
-}
-
-
-static uint64_t
-run_work_bytes(const run_t *r)
-{
-    unsigned  i;
-
-    for (i = 0; i < r->spec.nwritable; i++) {
-        if (strcmp(r->spec.writable[i].path, BOX_WORK) == 0) {
-            return r->spec.writable[i].bytes;
-        }
-    }
-
-    return BOX_WORK_BYTES;
-}
+static void run_copy_back(run_t *r);
 
 
 /*
@@ -84,7 +20,7 @@ run_work_bytes(const run_t *r)
  */
 
 void
-run_take(run_t *r)
+run_collect(run_t *r)
 {
     const supervise_t  *s;
 
@@ -106,7 +42,7 @@ run_take(run_t *r)
     artifacts_free(&r->artifacts);
 
     if (r->workspace.dir != -1) {
-        run_take_back(r);
+        run_copy_back(r);
     }
 
     workspace_free(&r->workspace);
@@ -119,7 +55,7 @@ run_take(run_t *r)
  */
 
 static void
-run_take_back(run_t *r)
+run_copy_back(run_t *r)
 {
     int           work;
     result_t     *result;
