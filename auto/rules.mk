@@ -50,7 +50,8 @@ endif
 # Flags.  -D_GNU_SOURCE= and not =1: a source may say `#define _GNU_SOURCE`
 # itself, and the two must be the same definition.
 
-WARN := -Wall -Wextra -Werror -Wformat-security -Wno-unused-parameter
+WARN := -Wall -Wextra -Werror -Wformat-security -Wshadow -Wmissing-prototypes \
+        -Wno-unused-parameter
 
 HARDEN_LD := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,--as-needed
 

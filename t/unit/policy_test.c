@@ -376,7 +376,6 @@ test_deep_names(void **state)
 static void
 test_rule_names(void **state)
 {
-    char                  err[POLICY_ERROR_MAX];
     size_t                i;
     policy_t             *policy;
     policy_set_t         *set;
