@@ -21,9 +21,9 @@
  * path is the last word; the working directory takes a copy that is.
  */
 
-#define ATTEMPT_SCRIPT                                                       \
-    "cp \"$6\" doctor && chmod 0700 doctor && exec ./doctor doctor "        \
-    "--attempt \"$1\" \"$2\" \"$3\" \"$4\" \"$5\""
+static const char  attempt_script[] =
+    "cp \"$6\" doctor && chmod 0700 doctor && exec ./doctor doctor "
+    "--attempt \"$1\" \"$2\" \"$3\" \"$4\" \"$5\"";
 
 
 static json_t *attempt_result(const char *text, layer_result_t *r,
@@ -44,7 +44,7 @@ attempt_run(const target_t *t, const char *set, bool in_box,
 
     const char *const  box[] = {
         "jail", "run", "--offline", "--code", "/proc/self/exe", "--",
-        "/bin/sh", "-c", ATTEMPT_SCRIPT, "sh",
+        "/bin/sh", "-c", attempt_script, "sh",
         set, t->port, t->file, t->name, t->left, NULL
     };
     const char *const  plain[] = {
