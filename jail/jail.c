@@ -470,8 +470,7 @@ jail_usage(const fault_t *fault)
 static int
 jail_failed(const fault_t *fault)
 {
-    (void) fprintf(stderr, "jail: %s: %s%s%s\n", stage_name(fault->stage),
-                   fault->message, fault->fix[0] ? "; " : "", fault->fix);
+    fault_print(fault);
 
     return STATUS_SETUP;
 }

@@ -9,6 +9,7 @@
 
 #include "base/advice.h"
 #include "base/fault.h"
+#include "shared/utf8.h"
 
 
 static const char *const  stage_names[STAGE_COUNT] = {
@@ -130,6 +131,19 @@ fault_fix(fault_t *fault, const char *fmt, ...)
     va_start(args, fmt);
     (void) vsnprintf(fault->fix, sizeof(fault->fix), fmt, args);
     va_end(args);
+}
+
+
+void
+fault_print(const fault_t *fault)
+{
+    char  message[4 * sizeof(fault->message)], fix[4 * sizeof(fault->fix)];
+
+    utf8_escape(fault->message, message, sizeof(message));
+    utf8_escape(fault->fix, fix, sizeof(fix));
+
+    (void) fprintf(stderr, "jail: %s: %s%s%s\n", stage_name(fault->stage),
+                   message, fix[0] ? "; " : "", fix);
 }
 
 

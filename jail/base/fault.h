@@ -133,6 +133,9 @@ int fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
 void fault_fix(fault_t *fault, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Says it on the standard error, so that a terminal obeys no byte of it. */
+void fault_print(const fault_t *fault);
+
 /* "EPERM" for EPERM; NULL for 0. */
 const char *errno_name(int err);
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "run/raw.h"
-#include "shared/utf8.h"
 
 
 #define RAW_SIGNAL  128
@@ -75,24 +74,12 @@ raw_status(const result_t *r, int canceled)
 void
 raw_tell(const result_t *r)
 {
-    char           message[4 * sizeof(r->fault.message)];
-    char           fix[4 * sizeof(r->fault.fix)];
-    const fault_t  *fault;
-
     if (raws[r->reason].words) {
         (void) fprintf(stderr, "jail: %s: %s\n", reason_name(r->reason),
                        raws[r->reason].words);
     }
 
-    fault = &r->fault;
-
-    if (fault->stage == STAGE_NONE) {
-        return;
+    if (r->fault.stage != STAGE_NONE) {
+        fault_print(&r->fault);
     }
-
-    utf8_escape(fault->message, message, sizeof(message));
-    utf8_escape(fault->fix, fix, sizeof(fix));
-
-    (void) fprintf(stderr, "jail: %s: %s%s%s\n", stage_name(fault->stage),
-                   message, fix[0] ? "; " : "", fix);
 }

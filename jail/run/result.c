@@ -223,9 +223,10 @@ result_limits_text(const result_t *r)
 
 
 const char *
-result_disk_name(unsigned disk)
+result_use_name(unsigned use)
 {
-    return disk == RESULT_BYTES ? "disk" : "inodes";
+    return use == RESULT_BYTES ? "disk" : use == RESULT_INODES
+           ? "inodes" : limit_table[use].directive;
 }
 
 
@@ -274,26 +275,13 @@ result_near(const result_t *r)
 
     array = json_array();
 
-    for (i = 0; array && i < LIMIT_COUNT; i++) {
-
-        if (!r->near[i]) {
-            continue;
-        }
-
-        (void) json_array_append_new(array,
-                     json_pack("{s:s, s:I, s:I}",
-                               "limit", limit_table[i].directive,
-                               "used", (json_int_t) r->used[i],
-                               "max", (json_int_t) r->limits[i]));
-    }
-
-    for (i = 0; array && i < RESULT_DISKS; i++) {
-        if (r->disks[i].near) {
+    for (i = 0; array && i < RESULT_USES; i++) {
+        if (r->uses[i].near) {
             (void) json_array_append_new(array,
                          json_pack("{s:s, s:I, s:I}",
-                                   "limit", result_disk_name(i),
-                                   "used", (json_int_t) r->disks[i].used,
-                                   "max", (json_int_t) r->disks[i].max));
+                                   "limit", result_use_name(i),
+                                   "used", (json_int_t) r->uses[i].used,
+                                   "max", (json_int_t) r->uses[i].max));
         }
     }
 

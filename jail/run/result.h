@@ -49,20 +49,23 @@ typedef struct {
 } verdict_t;
 
 
-/* How full the fullest of the writable file systems was. */
+/*
+ * The use of each limit, by limit_id_t, and how full the fullest of the
+ * writable file systems was.
+ */
 
 enum {
-    RESULT_BYTES = 0,
+    RESULT_BYTES = LIMIT_COUNT,
     RESULT_INODES,
-    RESULT_DISKS
+    RESULT_USES
 };
 
 
 typedef struct {
-    bool          near;
     uint64_t      used;
-    uint64_t      max;
-} result_disk_t;
+    uint64_t      max;          /* 0: not looked at */
+    bool          near;
+} result_use_t;
 
 
 typedef struct {
@@ -76,9 +79,7 @@ typedef struct {
     output_t      err;
 
     uint64_t      limits[LIMIT_COUNT];
-    bool          near[LIMIT_COUNT];
-    uint64_t      used[LIMIT_COUNT];
-    result_disk_t disks[RESULT_DISKS];
+    result_use_t  uses[RESULT_USES];
 
     uint64_t      wall_ms;
     uint64_t      cpu_ms;
@@ -106,8 +107,8 @@ void result_judge(result_t *result, const verdict_t *verdict);
 /* The limits alone, to be freed; NULL when out of memory. */
 char *result_limits_text(const result_t *result);
 
-/* "disk" for RESULT_BYTES, as in the result. */
-const char *result_disk_name(unsigned disk);
+/* "memory", "disk": as in "near_limits" of the result. */
+const char *result_use_name(unsigned use);
 
 /* The text with its newline, to be freed; NULL when out of memory. */
 char *result_text(result_t *result);

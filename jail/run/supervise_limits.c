@@ -17,9 +17,9 @@
 
 
 static void supervise_disks(supervise_t *s);
-static void supervise_disk(supervise_t *s, unsigned disk, uint64_t used,
+static void supervise_limit(supervise_t *s, limit_id_t id, uint64_t used);
+static void supervise_use(supervise_t *s, unsigned use, uint64_t used,
     uint64_t max);
-static void supervise_near(supervise_t *s, limit_id_t id, uint64_t used);
 
 
 /* And the limits that no part of the kernel enforces. */
@@ -37,14 +37,14 @@ supervise_limits(supervise_t *s, int64_t now)
 
     cpu_ms = s->usage.cpu_ns / 1000000;
 
-    supervise_near(s, LIMIT_CPU_TIME, cpu_ms);
-    supervise_near(s, LIMIT_MEMORY, s->usage.memory_peak);
-    supervise_near(s, LIMIT_PIDS, s->usage.pids_peak);
-    supervise_near(s, LIMIT_OUTPUT_BYTES,
+    supervise_limit(s, LIMIT_CPU_TIME, cpu_ms);
+    supervise_limit(s, LIMIT_MEMORY, s->usage.memory_peak);
+    supervise_limit(s, LIMIT_PIDS, s->usage.pids_peak);
+    supervise_limit(s, LIMIT_OUTPUT_BYTES,
                    s->result->out.bytes + s->result->err.bytes);
 
     if (s->started) {
-        supervise_near(s, LIMIT_WALL_CLOCK, (uint64_t) (now - s->started));
+        supervise_limit(s, LIMIT_WALL_CLOCK, (uint64_t) (now - s->started));
     }
 
     if (cpu_ms >= limits[LIMIT_CPU_TIME]) {
@@ -62,7 +62,7 @@ static void
 supervise_disks(supervise_t *s)
 {
     unsigned       i;
-    uint64_t       used;
+    uint64_t       used, bytes;
     struct statfs  sfs;
 
     used = 0;
@@ -73,19 +73,19 @@ supervise_disks(supervise_t *s)
             continue;
         }
 
-        used += (uint64_t) (sfs.f_blocks - sfs.f_bfree)
+        bytes = (uint64_t) (sfs.f_blocks - sfs.f_bfree)
                 * (uint64_t) sfs.f_bsize;
+        used += bytes;
 
         if (sfs.f_bfree < SUPERVISE_DISK_SLACK || sfs.f_ffree == 0) {
             s->verdict.disk_full = true;
         }
 
-        supervise_disk(s, RESULT_BYTES, (uint64_t) (sfs.f_blocks - sfs.f_bfree)
-                                        * (uint64_t) sfs.f_bsize,
-                       (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize);
-        supervise_disk(s, RESULT_INODES, (uint64_t) (sfs.f_files
-                                                     - sfs.f_ffree),
-                       (uint64_t) sfs.f_files);
+        supervise_use(s, RESULT_BYTES, bytes,
+                      (uint64_t) sfs.f_blocks * (uint64_t) sfs.f_bsize);
+        supervise_use(s, RESULT_INODES,
+                      (uint64_t) (sfs.f_files - sfs.f_ffree),
+                      (uint64_t) sfs.f_files);
     }
 
     if (used > s->result->disk_bytes) {
@@ -94,57 +94,41 @@ supervise_disks(supervise_t *s)
 }
 
 
-/* The fullest one counts: it is where the next write fails. */
+static void
+supervise_limit(supervise_t *s, limit_id_t id, uint64_t used)
+{
+    supervise_use(s, id, used, s->result->limits[id]);
+}
+
+
+/*
+ * The most of it counts, and of the file systems the fullest one: it is where
+ * the next write fails.
+ */
 
 static void
-supervise_disk(supervise_t *s, unsigned disk, uint64_t used, uint64_t max)
+supervise_use(supervise_t *s, unsigned use, uint64_t used, uint64_t max)
 {
-    bool            is_near;
-    result_disk_t  *d;
+    bool           is_near;
+    result_use_t  *u;
 
-    d = &s->result->disks[disk];
+    u = &s->result->uses[use];
 
-    if (max == 0 || (d->max && (double) used / (double) max
-                               <= (double) d->used / (double) d->max))
+    if (max == 0 || (u->max && (double) used / (double) max
+                               <= (double) u->used / (double) u->max))
     {
         return;
     }
 
-    d->used = used;
-    d->max = max;
+    u->used = used;
+    u->max = max;
 
     is_near = (double) used * 100
               >= (double) max * (double) s->result->limits[LIMIT_NEAR];
 
-    if (is_near && !d->near && !s->is_dead) {
-        broker_near_limit(s->broker, result_disk_name(disk), used);
+    if (is_near && !u->near && !s->is_dead) {
+        broker_near_limit(s->broker, result_use_name(use), used);
     }
 
-    d->near |= is_near;
-}
-
-
-static void
-supervise_near(supervise_t *s, limit_id_t id, uint64_t used)
-{
-    result_t  *r;
-
-    r = s->result;
-
-    if (used > r->used[id]) {
-        r->used[id] = used;
-    }
-
-    if (r->near[id]
-        || (double) used * 100
-           < (double) r->limits[id] * (double) r->limits[LIMIT_NEAR])
-    {
-        return;
-    }
-
-    r->near[id] = true;
-
-    if (!s->is_dead) {
-        broker_near_limit(s->broker, limit_table[id].directive, used);
-    }
+    u->near |= is_near;
 }
