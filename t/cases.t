@@ -68,13 +68,9 @@ while (my $line = <$f>) {
 
 is(join("\n", @wrong), '',
    'each line of t/CASES has a case, a fault and a test');
-{
-local $TODO = 'ids are being put into the names';
 is(join("\n", @unnamed), '', 'the tests that t/CASES names exist');
-}
 
 SKIP: {
-    local $TODO = 'ids are being put into the names';
     skip 'only scripts/test without arguments runs all of them', 1
         if !$is_whole;
     is(join("\n", @not_run), '', 'the tests that t/CASES names have run');

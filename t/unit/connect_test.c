@@ -293,9 +293,9 @@ main(void)
         PROMISE("a CONNECT as real clients send it is accepted", test_accepted),
         PROMISE("a Host that names another target is a mismatch",
                 test_mismatch),
-        PROMISE("a request line that two readers could read differently is "
-                "malformed", test_lines),
-        PROMISE("a header with two readings is refused, and so is a body",
+        PROMISE("B-018 a request line that two readers could read differently "
+                "is malformed", test_lines),
+        PROMISE("B-018 a header with two readings is refused, and so is a body",
                 test_headers),
         PROMISE("a head that is cut is not taken for a whole one",
                 test_truncated),

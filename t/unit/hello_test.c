@@ -432,15 +432,15 @@ main(void)
     const struct CMUnitTest  tests[] = {
         PROMISE("the hellos of real programs give the names they hold",
                 test_real),
-        PROMISE("a hello in records of any size is read alike",
+        PROMISE("B-043 a hello in records of any size is read alike",
                 test_records),
         PROMISE("the beginning of a hello waits for the rest",
                 test_truncated),
         PROMISE("a hello whose lengths do not hold is malformed",
                 test_shortened),
         PROMISE("nothing follows a hello in its records", test_followed),
-        PROMISE("one valid name is accepted, and nothing that two readers "
-                "could read differently", test_extensions),
+        PROMISE("B-043 one valid name is accepted, and nothing that two "
+                "readers could read differently", test_extensions),
         PROMISE("bytes that are not a hello are not waited for", test_no_hello),
         PROMISE("a hello that never ends is given up at a bound",
                 test_endless),

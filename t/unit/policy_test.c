@@ -657,8 +657,8 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("B-010 a name matches whole, never by its end or beginning",
-                test_label_boundary),
+        PROMISE("B-010 B-014 a name matches whole, never by its end or "
+                "beginning", test_label_boundary),
         PROMISE("B-011 a wildcard holds one or more whole labels under it, "
                 "the most specific host decides", test_wildcard),
         PROMISE("a rule without a port serves 80 and 443, with one only that",

@@ -260,10 +260,11 @@ int
 main(void)
 {
     const struct CMUnitTest  tests[] = {
-        PROMISE("each form gives one authority, path and query", test_forms),
-        PROMISE("what is not a request line of HTTP/1.x is refused",
+        PROMISE("B-014 B-023 each form gives one authority, path and query",
+                test_forms),
+        PROMISE("B-020 what is not a request line of HTTP/1.x is refused",
                 test_malformed),
-        PROMISE("a byte outside of printable ASCII is refused anywhere",
+        PROMISE("B-017 a byte outside of printable ASCII is refused anywhere",
                 test_bytes),
         PROMISE("Host is strict, and must agree with a URL", test_host),
     };
