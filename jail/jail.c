@@ -96,6 +96,10 @@
  *   run/      one task, from options to result
  *     run.c run.h                           the steps, in their order
  *     run_task.h                            one task, for the steps
+ *     run_inputs.c                          what the caller gives
+ *     run_policy.c                          what the task may have
+ *     run_box.c                             cgroup, program, the box itself
+ *     run_collect.c                         what the task left
  *     supervise.c supervise.h               the loop while the box lives
  *     supervise_limits.c                    usage, ten times a second
  *     supervise_streams.c                   the task's streams in it
@@ -106,7 +110,6 @@
  *     terminal.c terminal.h                 without what a terminal obeys
  *     raw.c raw.h                           the status with --raw
  *     result.c result.h                     the result object
- *     run_take.c
  *   broker/   the lease
  *     broker.c broker.h                     open, serve, resume, close
  *     control.c control.h                   lines to and from the broker
