@@ -38,8 +38,8 @@ static void ngx_agent_control_sweep(ngx_event_t *ev);
 static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
 
-static ngx_queue_t   ngx_agent_launchers;
-static ngx_event_t   ngx_agent_sweep_event;
+static ngx_queue_t       ngx_agent_launchers;
+static ngx_event_t       ngx_agent_sweep_event;
 static ngx_connection_t  ngx_agent_sweep_connection;
 
 
