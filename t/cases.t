@@ -22,7 +22,8 @@ use Test::More;
 
 open my $f, '<', 't/CASES' or die "t/CASES: $!";
 
-my $is_whole = $ENV{AGENT_TEST_WHOLE};
+# an ordinary user leaves out what needs root
+my $is_whole = $ENV{AGENT_TEST_WHOLE} && $> == 0;
 my (@wrong, @unnamed, @not_run, @later, %source, %printed);
 my ($lines, $last) = (0, '');
 
@@ -71,7 +72,7 @@ is(join("\n", @wrong), '',
 is(join("\n", @unnamed), '', 'the tests that t/CASES names exist');
 
 SKIP: {
-    skip 'only scripts/test without arguments runs all of them', 1
+    skip 'only scripts/test without arguments, as root, runs all of them', 1
         if !$is_whole;
     is(join("\n", @not_run), '', 'the tests that t/CASES names have run');
 }
