@@ -46,7 +46,10 @@ my @TICS = (
 );
 
 # A name of a test that needs the line before it says nothing by itself.
-my $FRAGMENT = qr/^(?:and|or|nor|but|so is|too|also|then|at once|as well)\b/;
+my $FRAGMENT = qr/^(?:and|or|nor|but|so is|too(?! \w)|also|then|at once|as well)\b/;
+
+# Those that fail the test; in the others each is still reported.
+my %IS_CLEAN = map { $_ => 1 } ('names of tests', 'fragments');
 
 # Tables of words that are looked for are not words that are said.
 my %LEFT_OUT = ('t/words.t' => 1);
@@ -130,7 +133,7 @@ for my $group ('messages', 'pages', 'names of tests') {
 }
 
 for my $group ('messages', 'pages', 'names of tests', 'fragments') {
-    local $TODO = 'the words are being cleaned';
+    local $TODO = $IS_CLEAN{$group} ? undef : 'the words are being cleaned';
     is(join("\n", map { $_->[1] } @{ $found{$group} // [] }), '',
        "plain English in $group");
 }
