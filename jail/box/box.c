@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -427,30 +426,20 @@ box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT], fault_t *fault)
 static int
 box_oom_score(box_t *box, fault_t *fault)
 {
-    int      fd, score;
-    char     buf[16];
-    ssize_t  n;
+    int    n, score;
+    FILE  *f;
 
-    fd = open("/proc/self/oom_score_adj", O_RDONLY|O_CLOEXEC);
+    f = fopen("/proc/self/oom_score_adj", "re");
+    n = f ? fscanf(f, "%d", &score) : 0;
 
-    if (fd == -1) {
-        return fault_set(fault, STAGE_RLIMITS, errno,
-                         "/proc/self/oom_score_adj cannot be read");
+    if (f) {
+        (void) fclose(f);
     }
 
-    n = read(fd, buf, sizeof(buf) - 1);
-
-    if (n <= 0) {
-        (void) fault_set(fault, STAGE_RLIMITS, n == 0 ? EIO : errno,
+    if (n != 1) {
+        return fault_set(fault, STAGE_RLIMITS, f ? EIO : errno,
                          "/proc/self/oom_score_adj cannot be read");
-        (void) close(fd);
-        return -1;
     }
-
-    (void) close(fd);
-
-    buf[n] = '\0';
-    score = atoi(buf);
 
     return score < 0 ? box_write(box->pid, "oom_score_adj", "0", fault) : 0;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "cgroup/cgroup.h"
+#include "cgroup/cgroup_dir.h"
 
 
 const cgroup_ops_t *
@@ -35,6 +35,14 @@ cgroup_probe(fault_t *fault)
                            CAUSE_CGROUP_NOT_MOUNTED, "no cgroups are mounted");
 
     return NULL;
+}
+
+
+void
+cgroup_usage(const cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
+{
+    cgroup_usage_read(cg->dirs, cg->ops->counters, cg->ops->ncounters,
+                      is_gone, usage);
 }
 
 

@@ -17,6 +17,7 @@
 #define JAIL_CGROUP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -83,11 +84,9 @@ struct cgroup_ops_s {
     int        (*limit)(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
                         fault_t *fault);
 
-    /*
-     * Values that cannot be read are left as they are; of a box that is gone,
-     * those of the moment as well.
-     */
-    void       (*usage)(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
+    /* What is read of the group (cgroup_dir.h). */
+    const struct cgroup_counter_s  *counters;
+    size_t       ncounters;
 
     /*
      * When pid 1 of the box is killed, and not reaped: kills all that is in
@@ -119,6 +118,12 @@ extern const cgroup_ops_t  cgroup_v2;
 
 /* The operations for this host; NULL with a fault when there are none. */
 const cgroup_ops_t *cgroup_probe(fault_t *fault);
+
+/*
+ * What has been used.  Values that cannot be read are left as they are; of a
+ * box that is gone, those of the moment as well.
+ */
+void cgroup_usage(const cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 
 /* Beside this box's directory there are others, of the living or the dead. */
 bool cgroup_has_neighbours(const cgroup_t *cg);

@@ -18,7 +18,7 @@
 
 
 /* Where a value of cgroup_usage_t comes from. */
-typedef struct {
+typedef struct cgroup_counter_s {
     int          dir;                   /* index of the group's directories */
     const char  *file;
     const char  *key;                   /* as in cgroup_text_value() */

@@ -112,7 +112,6 @@ static cgroup_offer_t v1_offers(void);
 static int v1_claim(cgroup_t *cg, fault_t *fault);
 static int v1_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
-static void v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 static void v1_kill(cgroup_t *cg, pid_t init);
 static void v1_remove(cgroup_t *cg);
 static int v1_sweep(uid_t uid, unsigned max);
@@ -133,7 +132,8 @@ const cgroup_ops_t  cgroup_v1 = {
     v1_offers,
     v1_claim,
     v1_limit,
-    v1_usage,
+    v1_counters,
+    sizeof(v1_counters) / sizeof(v1_counters[0]),
     v1_kill,
     v1_remove,
     v1_sweep,
@@ -228,15 +228,6 @@ static int
 v1_memsw_absent(fault_t *fault)
 {
     return 0;
-}
-
-
-static void
-v1_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
-{
-    cgroup_usage_read(cg->dirs, v1_counters,
-                      sizeof(v1_counters) / sizeof(v1_counters[0]), is_gone,
-                      usage);
 }
 
 

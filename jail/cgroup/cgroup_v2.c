@@ -64,7 +64,6 @@ static const cgroup_counter_t  v2_counters[] = {
 static int v2_claim(cgroup_t *cg, fault_t *fault);
 static int v2_limit(cgroup_t *cg, const uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
-static void v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage);
 static void v2_kill(cgroup_t *cg, pid_t init);
 static void v2_remove(cgroup_t *cg);
 static int v2_sweep(uid_t uid, unsigned max);
@@ -79,7 +78,8 @@ const cgroup_ops_t  cgroup_v2 = {
     cgroup_place_offers,
     v2_claim,
     v2_limit,
-    v2_usage,
+    v2_counters,
+    sizeof(v2_counters) / sizeof(v2_counters[0]),
     v2_kill,
     v2_remove,
     v2_sweep,
@@ -151,15 +151,6 @@ v2_swap_absent(fault_t *fault)
 
     return fault_set_cause(fault, STAGE_CGROUP, ENOENT, CAUSE_CGROUP_SWAP,
                            "this host has swap and does not limit it");
-}
-
-
-static void
-v2_usage(cgroup_t *cg, bool is_gone, cgroup_usage_t *usage)
-{
-    cgroup_usage_read(cg->dirs, v2_counters,
-                      sizeof(v2_counters) / sizeof(v2_counters[0]), is_gone,
-                      usage);
 }
 
 

@@ -32,7 +32,7 @@ supervise_limits(supervise_t *s, int64_t now)
 
     limits = s->result->limits;
 
-    s->cgroup->ops->usage(s->cgroup, s->is_dead, &s->usage);
+    cgroup_usage(s->cgroup, s->is_dead, &s->usage);
     supervise_disks(s);
 
     cpu_ms = s->usage.cpu_ns / 1000000;
