@@ -16,7 +16,6 @@ my %IS_NAMED_OTHERWISE = map { $_ => 1 } qw(
     main
     stage_name errno_name reason_name
     box_has_tmp
-    task_read task_is_path
 );
 
 my @files;

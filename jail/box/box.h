@@ -17,6 +17,7 @@
 #include "files/files.h"
 #include "shared/box_paths.h"
 #include "shared/limits.h"
+#include "shared/protocol.h"
 #include "env/trust.h"
 #include "files/tree.h"
 
@@ -24,7 +25,6 @@
 #define BOX_UID            1000         /* in the box; the same for the gid */
 #define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
 
-#define BOX_DOORS_MAX      64
 #define BOX_WRITABLE_MAX   16
 #define BOX_READABLE_MAX   32
 #define BOX_ENV_MAX        64
@@ -101,7 +101,7 @@ typedef struct {
     uint64_t         root_bytes;        /* the size of the root */
 
     /* the network */
-    box_door_t       doors[BOX_DOORS_MAX];
+    box_door_t       doors[PROTOCOL_DOORS_MAX];
     unsigned         ndoors;
 
     trust_t          trust;

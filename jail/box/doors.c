@@ -51,7 +51,7 @@ doors_loopback(setup_t *s)
 int
 doors_open(setup_t *s)
 {
-    int       fds[BOX_DOORS_MAX];
+    int       fds[PROTOCOL_DOORS_MAX];
     unsigned  i;
 
     if (s->spec->ndoors == 0) {

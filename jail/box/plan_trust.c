@@ -136,7 +136,7 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
 static void
 plan_trust_layer(mount_list_t *list, const trust_t *trust)
 {
-    char         host[sizeof("/" TRUST_CERTS) + CERTIFICATE_HASH_LEN + 16];
+    char         host[sizeof("/" TRUST_CERTS) + PROTOCOL_CA_HASH_LEN + 16];
     unsigned     i;
     struct stat  st;
 

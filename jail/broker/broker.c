@@ -56,8 +56,8 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
     }
 
     open = json_pack("{s:i, s:s, s:s, s:s*, s:s*, s:s*, s:o*}",
-                     "v", BROKER_PROTOCOL,
-                     "op", "open",
+                     "v", PROTOCOL_VERSION,
+                     "op", PROTOCOL_OPEN,
                      "policy", request->policy,
                      "external_id", request->external_id,
                      "label", request->label,
@@ -89,7 +89,7 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
         /* of all that is asked for only a variable's name can be wrong */
 
         if (request->variables->n && error
-            && strcmp(error, "bad_request") == 0)
+            && strcmp(error, PROTOCOL_BAD_REQUEST) == 0)
         {
             fault->stage = STAGE_USAGE;
         }
@@ -97,7 +97,8 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
         return -1;
     }
 
-    if (task_read(answer, b->task_id, b->policy_hash, limits, spec, fault)
+    if (open_reply_read(answer, b->task_id, b->policy_hash, limits, spec,
+                        fault)
         != 0)
     {
         return -1;
@@ -139,7 +140,7 @@ broker_serve(broker_t *b, const int *doors, unsigned ndoors, fault_t *fault)
     (void) memcpy(b->doors, doors, ndoors * sizeof(int));
     b->ndoors = ndoors;
 
-    serve = json_pack("{s:s}", "op", "serve");
+    serve = json_pack("{s:s}", "op", PROTOCOL_SERVE);
 
     if (serve == NULL) {
         return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
@@ -282,7 +283,9 @@ broker_active(broker_t *b, int64_t now, fault_t *fault)
 
         if (event) {
 
-            if (strcmp(event, "drain") == 0 && b->state == BROKER_SERVING) {
+            if (strcmp(event, PROTOCOL_DRAIN) == 0
+                && b->state == BROKER_SERVING)
+            {
                 broker_resume(b, now);
             }
 
@@ -363,7 +366,7 @@ broker_leased(broker_t *b, json_t *answer, fault_t *fault)
 
     lease = json_string_value(json_object_get(answer, "lease"));
 
-    if (lease == NULL || strlen(lease) > BROKER_LEASE_MAX) {
+    if (lease == NULL || strlen(lease) > PROTOCOL_LEASE_MAX) {
 
         if (b->state == BROKER_SERVING && b->next == NULL) {
             return 0;
@@ -415,8 +418,8 @@ broker_try(broker_t *b, int64_t now)
     }
 
     resume = json_pack("{s:i, s:s, s:s, s:s}",
-                       "v", BROKER_PROTOCOL,
-                       "op", "resume",
+                       "v", PROTOCOL_VERSION,
+                       "op", PROTOCOL_RESUME,
                        "task_id", b->task_id,
                        "lease", b->lease);
 
@@ -470,8 +473,8 @@ broker_near_limit(broker_t *b, const char *limit, uint64_t used)
         return;
     }
 
-    message = json_pack("{s:s, s:s, s:I}", "op", "near_limit", "limit", limit,
-                        "used", (json_int_t) used);
+    message = json_pack("{s:s, s:s, s:I}", "op", PROTOCOL_NEAR_LIMIT,
+                        "limit", limit, "used", (json_int_t) used);
     ignored = (fault_t) { 0 };
 
     if (message) {
@@ -515,7 +518,7 @@ broker_close(broker_t *b, const broker_close_t *end)
     }
 
     close = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}}",
-                      "op", "close",
+                      "op", PROTOCOL_CLOSE,
                       "reason", end->reason,
                       "exit_code", end->exit_code < 0
                                    ? json_null()
@@ -585,8 +588,8 @@ broker_policy(const char *path, const char *policy, fault_t *fault)
     answer = NULL;
     deadline = clock_ms() + BROKER_OPEN_WAIT;
 
-    ask = json_pack("{s:i, s:s, s:s}", "v", BROKER_PROTOCOL, "op", "policy",
-                    "policy", policy);
+    ask = json_pack("{s:i, s:s, s:s}", "v", PROTOCOL_VERSION,
+                    "op", PROTOCOL_POLICY, "policy", policy);
 
     if (ask == NULL) {
         (void) fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");

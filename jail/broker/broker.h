@@ -14,13 +14,10 @@
 #include "box/box.h"
 #include "broker/control.h"
 #include "env/variables.h"
+#include "shared/protocol.h"
 
 
-#define BROKER_PROTOCOL     1
 #define BROKER_POLLFDS      3
-#define BROKER_TASK_ID_LEN  32
-#define BROKER_LEASE_MAX    512
-#define BROKER_HASH_MAX     80
 
 
 typedef enum {
@@ -40,11 +37,11 @@ typedef struct {
     control_t      *draining;           /* the old one, until it closes */
 
     json_t         *task;               /* the answer to `open` */
-    char            task_id[BROKER_TASK_ID_LEN + 1];
-    char            policy_hash[BROKER_HASH_MAX + 1];
-    char            lease[BROKER_LEASE_MAX + 1];
+    char            task_id[PROTOCOL_ID_LEN + 1];
+    char            policy_hash[PROTOCOL_POLICY_HASH_LEN + 1];
+    char            lease[PROTOCOL_LEASE_MAX + 1];
 
-    int             doors[BOX_DOORS_MAX];
+    int             doors[PROTOCOL_DOORS_MAX];
     unsigned        ndoors;
 
     int64_t         deadline;           /* of the resumption, ms */

@@ -26,11 +26,11 @@ typedef struct {
 
 
 static const control_error_t  control_errors[] = {
-    { "version", CAUSE_BROKER_VERSION },
-    { "policy_unknown", CAUSE_POLICY_UNKNOWN },
-    { "not_allowed", CAUSE_POLICY_NOT_ALLOWED },
-    { "busy", CAUSE_BROKER_BUSY },
-    { "policy_gone", CAUSE_POLICY_GONE },
+    { PROTOCOL_BAD_VERSION, CAUSE_BROKER_VERSION },
+    { PROTOCOL_POLICY_UNKNOWN, CAUSE_POLICY_UNKNOWN },
+    { PROTOCOL_NOT_ALLOWED, CAUSE_POLICY_NOT_ALLOWED },
+    { PROTOCOL_BUSY, CAUSE_BROKER_BUSY },
+    { PROTOCOL_POLICY_GONE, CAUSE_POLICY_GONE },
     { NULL, CAUSE_NONE }
 };
 
@@ -128,7 +128,7 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
     len = strlen(text);
     text[len++] = '\n';                 /* over the NUL */
 
-    if (len > CONTROL_LINE_MAX) {
+    if (len > PROTOCOL_LINE_MAX) {
         free(text);
         return fault_set(fault, STAGE_BROKER, EMSGSIZE,
                          "a message to the broker is too long");
@@ -277,7 +277,7 @@ control_refused(json_t *answer, fault_t *fault)
     text = json_string_value(json_object_get(answer, "message"));
 
     if (error == NULL || !control_is_text(error, 64)) {
-        error = "internal";
+        error = PROTOCOL_INTERNAL;
     }
 
     if (text == NULL || !control_is_text(text, 300)) {

@@ -1,6 +1,5 @@
 /*
- * The wire to the broker: one JSON object a line, at most 64 KiB, with
- * descriptors beside the first byte of the line they belong to.
+ * The wire to the broker: lines as shared/protocol.h describes them.
  */
 
 #ifndef JAIL_CONTROL_H
@@ -12,15 +11,13 @@
 #include <stdint.h>
 
 #include "base/fault.h"
-
-
-#define CONTROL_LINE_MAX  65536
+#include "shared/protocol.h"
 
 
 typedef struct {
     int     fd;
     size_t  len;
-    char    buf[CONTROL_LINE_MAX];
+    char    buf[PROTOCOL_LINE_MAX];
 } control_t;
 
 

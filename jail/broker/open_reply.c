@@ -8,55 +8,59 @@
 #include <string.h>
 
 #include "box/wall.h"
-#include "broker/broker.h"
 #include "broker/open_reply.h"
+#include "shared/protocol.h"
 
 
-static int task_limits(json_t *object, uint64_t limits[LIMIT_COUNT],
+#define OPEN_REPLY_PATH_MAX  255
+
+
+static int open_reply_limits(json_t *object, uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
-static int task_doors(json_t *array, box_spec_t *spec, fault_t *fault);
-static int task_box(json_t *box, box_spec_t *spec, fault_t *fault);
-static int task_wrong(fault_t *fault, const char *what);
+static int open_reply_doors(json_t *array, box_spec_t *spec, fault_t *fault);
+static int open_reply_box(json_t *box, box_spec_t *spec, fault_t *fault);
+static const char *open_reply_hex(json_t *answer, const char *key, size_t len);
+static const char *open_reply_path(json_t *value);
+static int open_reply_wrong(fault_t *fault, const char *what);
 
 
 int
-task_read(json_t *answer, char *task_id, char *policy_hash,
+open_reply_read(json_t *answer, char *task_id, char *policy_hash,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
 {
     json_t      *ca, *version;
     const char  *id, *hash;
 
-    id = json_string_value(json_object_get(answer, "task_id"));
+    id = open_reply_hex(answer, "task_id", PROTOCOL_ID_LEN);
 
-    if (id == NULL || strlen(id) != BROKER_TASK_ID_LEN
-        || strspn(id, "0123456789abcdef") != BROKER_TASK_ID_LEN)
-    {
-        return task_wrong(fault, "task_id");
+    if (id == NULL) {
+        return open_reply_wrong(fault, "task_id");
     }
 
     version = json_object_get(answer, "v");
 
     if (!json_is_integer(version)
-        || json_integer_value(version) != BROKER_PROTOCOL)
+        || json_integer_value(version) != PROTOCOL_VERSION)
     {
         return fault_set(fault, STAGE_BROKER, EPROTO,
                          "\"v\" in the broker's answer is %lld, and this "
                          "launcher speaks version %d of the protocol",
                          (long long) json_integer_value(version),
-                         BROKER_PROTOCOL);
+                         PROTOCOL_VERSION);
     }
 
     hash = json_string_value(json_object_get(answer, "policy_hash"));
 
-    if (hash == NULL || strlen(hash) > BROKER_HASH_MAX) {
-        return task_wrong(fault, "policy_hash");
+    if (hash == NULL || strlen(hash) > PROTOCOL_POLICY_HASH_LEN) {
+        return open_reply_wrong(fault, "policy_hash");
     }
 
     (void) strcpy(task_id, id);
     (void) strcpy(policy_hash, hash);
 
-    if (task_limits(json_object_get(answer, "limits"), limits, fault) != 0
-        || task_box(json_object_get(answer, "box"), spec, fault) != 0)
+    if (open_reply_limits(json_object_get(answer, "limits"), limits, fault)
+        != 0
+        || open_reply_box(json_object_get(answer, "box"), spec, fault) != 0)
     {
         return -1;
     }
@@ -66,17 +70,29 @@ task_read(json_t *answer, char *task_id, char *policy_hash,
     ca = json_object_get(answer, "ca");
 
     if (!json_is_string(ca)) {
-        return task_wrong(fault, "ca");
+        return open_reply_wrong(fault, "ca");
     }
 
     spec->trust.pem = json_string_value(ca);
 
-    return task_doors(json_object_get(answer, "doors"), spec, fault);
+    /* brokers did not send it before: then the certificate has a name less */
+
+    if (json_object_get(answer, "ca_hash")) {
+        hash = open_reply_hex(answer, "ca_hash", PROTOCOL_CA_HASH_LEN);
+
+        if (hash == NULL) {
+            return open_reply_wrong(fault, "ca_hash");
+        }
+
+        (void) strcpy(spec->trust.hash, hash);
+    }
+
+    return open_reply_doors(json_object_get(answer, "doors"), spec, fault);
 }
 
 
 static int
-task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
+open_reply_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
 {
     double          number;
     json_t         *value;
@@ -84,7 +100,7 @@ task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
     const limit_t  *limit;
 
     if (!json_is_object(object)) {
-        return task_wrong(fault, "limits");
+        return open_reply_wrong(fault, "limits");
     }
 
     limits_default(limits);
@@ -100,13 +116,13 @@ task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
         if (!json_is_number(value)
             || (limit->unit != UNIT_CORES && !json_is_integer(value)))
         {
-            return task_wrong(fault, limit->key);
+            return open_reply_wrong(fault, limit->key);
         }
 
         number = json_number_value(value);
 
         if (!(number >= 0) || number > 9e15) {
-            return task_wrong(fault, limit->key);
+            return open_reply_wrong(fault, limit->key);
         }
 
         limits[i] = limit->unit == UNIT_CORES
@@ -114,7 +130,7 @@ task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
                     : (uint64_t) json_integer_value(value);
 
         if (limits[i] < limit->min || limits[i] > limit->max) {
-            return task_wrong(fault, limit->key);
+            return open_reply_wrong(fault, limit->key);
         }
     }
 
@@ -123,17 +139,17 @@ task_limits(json_t *object, uint64_t limits[LIMIT_COUNT], fault_t *fault)
 
 
 static int
-task_box(json_t *box, box_spec_t *spec, fault_t *fault)
+open_reply_box(json_t *box, box_spec_t *spec, fault_t *fault)
 {
     size_t           i;
     json_t          *list, *value;
-    const char      *isolation, *path;
+    const char      *isolation;
     box_writable_t  *w;
 
     isolation = json_string_value(json_object_get(box, "isolation"));
 
     if (isolation == NULL) {
-        return task_wrong(fault, "box.isolation");
+        return open_reply_wrong(fault, "box.isolation");
     }
 
     spec->wall = wall_find(isolation, fault);
@@ -145,19 +161,17 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
     list = json_object_get(box, "writable");
 
     if (json_array_size(list) > BOX_WRITABLE_MAX) {
-        return task_wrong(fault, "box.writable");
+        return open_reply_wrong(fault, "box.writable");
     }
 
     json_array_foreach(list, i, value) {
         w = &spec->writable[i];
-        w->path = json_string_value(json_object_get(value, "path"));
+        w->path = open_reply_path(json_object_get(value, "path"));
         w->bytes = (uint64_t)
                    json_integer_value(json_object_get(value, "bytes"));
 
-        if (w->path == NULL || !task_is_path(w->path)
-            || w->bytes < 4096 || w->bytes > 1ull << 44)
-        {
-            return task_wrong(fault, "box.writable");
+        if (w->path == NULL || w->bytes < 4096 || w->bytes > 1ull << 44) {
+            return open_reply_wrong(fault, "box.writable");
         }
 
         spec->nwritable++;
@@ -166,32 +180,34 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
     list = json_object_get(box, "readable");
 
     if (json_array_size(list) > BOX_READABLE_MAX) {
-        return task_wrong(fault, "box.readable");
+        return open_reply_wrong(fault, "box.readable");
     }
 
     json_array_foreach(list, i, value) {
-        path = json_string_value(value);
+        spec->readable[i] = open_reply_path(value);
 
-        if (path == NULL || !task_is_path(path)) {
-            return task_wrong(fault, "box.readable");
+        if (spec->readable[i] == NULL) {
+            return open_reply_wrong(fault, "box.readable");
         }
 
-        spec->readable[spec->nreadable++] = path;
+        spec->nreadable++;
     }
 
     list = json_object_get(box, "env");
 
     if (json_array_size(list) > BOX_ENV_MAX) {
-        return task_wrong(fault, "box.env");
+        return open_reply_wrong(fault, "box.env");
     }
 
     json_array_foreach(list, i, value) {
 
-        if (!json_is_string(value)) {
-            return task_wrong(fault, "box.env");
+        spec->env[i] = json_string_value(value);
+
+        if (spec->env[i] == NULL) {
+            return open_reply_wrong(fault, "box.env");
         }
 
-        spec->env[spec->nenv++] = json_string_value(value);
+        spec->nenv++;
     }
 
     return 0;
@@ -201,7 +217,7 @@ task_box(json_t *box, box_spec_t *spec, fault_t *fault)
 /* A door whose name ends in "-udp" is a datagram socket. */
 
 static int
-task_doors(json_t *array, box_spec_t *spec, fault_t *fault)
+open_reply_doors(json_t *array, box_spec_t *spec, fault_t *fault)
 {
     size_t       i, n;
     json_t      *value;
@@ -209,9 +225,9 @@ task_doors(json_t *array, box_spec_t *spec, fault_t *fault)
     const char  *name;
 
     if (!json_is_array(array) || json_array_size(array) == 0
-        || json_array_size(array) > BOX_DOORS_MAX)
+        || json_array_size(array) > PROTOCOL_DOORS_MAX)
     {
-        return task_wrong(fault, "doors");
+        return open_reply_wrong(fault, "doors");
     }
 
     json_array_foreach(array, i, value) {
@@ -219,7 +235,7 @@ task_doors(json_t *array, box_spec_t *spec, fault_t *fault)
         port = json_integer_value(json_object_get(value, "port"));
 
         if (name == NULL || port < 1 || port > 65535) {
-            return task_wrong(fault, "doors");
+            return open_reply_wrong(fault, "doors");
         }
 
         n = strlen(name);
@@ -234,33 +250,54 @@ task_doors(json_t *array, box_spec_t *spec, fault_t *fault)
 }
 
 
-bool
-task_is_path(const char *path)
-{
-    size_t  n;
+/* Text of exactly so many digits, or NULL. */
 
-    if (path[0] != '/' || path[1] == '\0' || strlen(path) > 255) {
-        return false;
+static const char *
+open_reply_hex(json_t *answer, const char *key, size_t len)
+{
+    const char  *text;
+
+    text = json_string_value(json_object_get(answer, key));
+
+    return text && strlen(text) == len
+           && strspn(text, "0123456789abcdef") == len ? text : NULL;
+}
+
+
+/* An absolute path without empty, "." or ".." components, not "/"; or NULL. */
+
+static const char *
+open_reply_path(json_t *value)
+{
+    size_t       n;
+    const char  *path, *p;
+
+    path = json_string_value(value);
+
+    if (path == NULL || path[0] != '/' || path[1] == '\0'
+        || strlen(path) > OPEN_REPLY_PATH_MAX)
+    {
+        return NULL;
     }
 
-    for (path++; /* void */; path += n + 1) {
-        n = strcspn(path, "/");
+    for (p = path + 1; /* void */; p += n + 1) {
+        n = strcspn(p, "/");
 
-        if (n == 0 || (n == 1 && path[0] == '.')
-            || (n == 2 && path[0] == '.' && path[1] == '.'))
+        if (n == 0 || (n == 1 && p[0] == '.')
+            || (n == 2 && p[0] == '.' && p[1] == '.'))
         {
-            return false;
+            return NULL;
         }
 
-        if (path[n] == '\0') {
-            return true;
+        if (p[n] == '\0') {
+            return path;
         }
     }
 }
 
 
 static int
-task_wrong(fault_t *fault, const char *what)
+open_reply_wrong(fault_t *fault, const char *what)
 {
     return fault_set(fault, STAGE_BROKER, EPROTO,
                      "\"%s\" in the broker's answer is not what it should be",

@@ -16,11 +16,8 @@
  * box other than the one the policy describes is none.  Strings in spec
  * point into the answer.
  */
-int task_read(json_t *answer, char *task_id, char *policy_hash,
+int open_reply_read(json_t *answer, char *task_id, char *policy_hash,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault);
-
-/* An absolute path without empty, "." or ".." components; not "/". */
-bool task_is_path(const char *path);
 
 
 #endif /* JAIL_OPEN_REPLY_H */

@@ -132,8 +132,8 @@ doctor_parse(doctor_options_t *o, int argc, char **argv, fault_t *fault)
         o->control = NULL;
     }
 
-    if (o->control == NULL && access(OPTIONS_CONTROL, F_OK) == 0) {
-        o->control = OPTIONS_CONTROL;
+    if (o->control == NULL && access(PROTOCOL_CONTROL, F_OK) == 0) {
+        o->control = PROTOCOL_CONTROL;
     }
 
     return 0;

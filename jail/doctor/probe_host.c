@@ -102,9 +102,10 @@ probe_broker(doctor_t *d, layer_result_t *r)
 
     if (d->control == NULL) {
         (void) snprintf(r->detail, sizeof(r->detail), "there is none at "
-                        OPTIONS_CONTROL);
+                        PROTOCOL_CONTROL);
         (void) snprintf(r->fix, sizeof(r->fix), "start it (nginx with "
-                        "\"agent_control unix:" OPTIONS_CONTROL ";\"), or name "
+                        "\"agent_control unix:" PROTOCOL_CONTROL
+                        ";\"), or name "
                         "its socket: jail doctor --control SOCKET");
         r->state = LAYER_SKIPPED;
         return 0;

@@ -138,7 +138,7 @@ probe_routes_v6(setup_t *s)
 
     sin6 = (struct sockaddr_in6) {
         .sin6_family = AF_INET6,
-        .sin6_port = htons(53),
+        .sin6_port = htons(PROTOCOL_PORT_DNS),
         .sin6_addr = { { { 0x20, 0x01, 0x0d, 0xb8 } } }     /* RFC 3849 */
     };
 
@@ -173,7 +173,10 @@ probe_ports(setup_t *s)
 
     spec = (box_spec_t) {
         .sync = sync[0],
-        .doors = { { 80, false }, { 443, false }, { 53, false }, { 53, true } },
+        .doors = {
+            { PROTOCOL_PORT_HTTP, false }, { PROTOCOL_PORT_HTTPS, false },
+            { PROTOCOL_PORT_DNS, false }, { PROTOCOL_PORT_DNS, true }
+        },
         .ndoors = 4
     };
     s->spec = &spec;

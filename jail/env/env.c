@@ -9,9 +9,13 @@
 
 #include "env/env.h"
 #include "shared/box_paths.h"
+#include "shared/protocol.h"
 
 
-#define ENV_DOOR       "127.0.0.1:8899"
+#define ENV_DIGITS(n)  #n
+#define ENV_NUMBER(n)  ENV_DIGITS(n)
+#define ENV_PORT       ENV_NUMBER(PROTOCOL_PORT_PROXY)
+#define ENV_DOOR       "127.0.0.1:" ENV_PORT
 #define ENV_NO_PROXY   "localhost,127.0.0.1,::1,[::1]"  /* as URLs have it */
 #define ENV_CACHE      "/tmp/.cache"
 #define ENV_MAX        (64 + VARIABLES_MAX)
@@ -88,8 +92,8 @@ static const char *const  env_trust[] = {
     "JAVA_TOOL_OPTIONS=-Xmx%llum -XX:ActiveProcessorCount=%llu%s%s"
 
 #define ENV_JAVA_PROXY                                                       \
-    " -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=8899 "                      \
-    "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=8899"
+    " -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=" ENV_PORT                 \
+    " -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=" ENV_PORT
 
 #define ENV_JAVA_TRUST                                                       \
     " -Djavax.net.ssl.trustStore=/" TRUST_JAVA                               \

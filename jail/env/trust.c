@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "env/certificate.h"
 #include "env/jks.h"
 #include "env/trust.h"
 
@@ -40,7 +41,6 @@ int
 trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault)
 {
-    long         n;
     uint8_t      der[CERTIFICATE_DER_MAX];
     const char  *pem;
 
@@ -49,15 +49,12 @@ trust_prepare(trust_t *trust, const char *const *readable,
     }
 
     pem = trust->pem;
-    n = certificate_next(&pem, der);
 
-    if (n <= 0 || strlen(trust->pem) > TRUST_PEM_MAX) {
+    if (certificate_next(&pem, der) <= 0
+        || strlen(trust->pem) > TRUST_PEM_MAX)
+    {
         return fault_set(fault, STAGE_BROKER, EPROTO,
                          "\"ca\" in the broker's answer is no certificate");
-    }
-
-    if (!certificate_hash(der, (size_t) n, trust->hash)) {
-        trust->hash[0] = '\0';
     }
 
     return trust_has_java(readable, nreadable) ? trust_java(trust, fault) : 0;

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "env/certificate.h"
 #include "base/fault.h"
+#include "shared/protocol.h"
 
 
 /* in the box, without the first "/" */
@@ -30,15 +30,15 @@
 
 typedef struct {
     const char  *pem;                   /* the broker's; NULL: it has none */
-    char         hash[CERTIFICATE_HASH_LEN + 1];    /* or "" */
+    char         hash[PROTOCOL_CA_HASH_LEN + 1];    /* or "" */
     uint8_t     *java;                  /* a store in JKS, or NULL */
     size_t       java_len;
 } trust_t;
 
 
 /*
- * Of the launcher: judges trust->pem and fills the rest.  readable are the
- * paths that the policy adds to the system's, where a Java may be.
+ * Of the launcher: judges trust->pem, and makes what Java needs.  readable are
+ * the paths that the policy adds to the system's, where a Java may be.
  */
 int trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault);

@@ -52,7 +52,7 @@ static const option_t  option_table[] = {
       "the broker's policy to run under (" OPTIONS_POLICY ")" },
     { "control", "SOCKET", option_path, FIELD(control), false, true,
       "the broker's socket ($AGENT_BROKER_CONTROL,\n"
-      "                         " OPTIONS_CONTROL ")" },
+      "                         " PROTOCOL_CONTROL ")" },
     { "offline", NULL, option_flag, FIELD(offline), false, false,
       "no broker and no network at all" },
     { "code", "FILE|-", option_path, FIELD(code), false, false,
@@ -343,10 +343,10 @@ static int
 option_text(options_t *options, const option_t *o, const char *value,
     fault_t *fault)
 {
-    if (strlen(value) > OPTIONS_LABEL_MAX || !utf8_is_printable(value)) {
+    if (strlen(value) > PROTOCOL_LABEL_MAX || !utf8_is_printable(value)) {
         return fault_set(fault, STAGE_USAGE, 0,
                          "the argument of --%s must be at most %d bytes of "
-                         "printable UTF-8", o->name, OPTIONS_LABEL_MAX);
+                         "printable UTF-8", o->name, PROTOCOL_LABEL_MAX);
     }
 
     *(const char **) ((char *) options + o->offset) = value;
@@ -512,7 +512,7 @@ option_default_control(options_t *options)
     }
 
     if (options->control == NULL || options->control[0] == '\0') {
-        options->control = OPTIONS_CONTROL;
+        options->control = PROTOCOL_CONTROL;
     }
 }
 

@@ -12,15 +12,14 @@
 
 #include "base/fault.h"
 #include "shared/limits.h"
+#include "shared/protocol.h"
 #include "run/output.h"
 
 
-#define OPTIONS_CONTROL    "/run/agent-broker/control.sock"
 #define OPTIONS_POLICY     "default"
 #define OPTIONS_IN_MAX     64
 #define OPTIONS_ENV_MAX    64
 #define OPTIONS_NAME_MAX   255
-#define OPTIONS_LABEL_MAX  128          /* bytes, as the broker takes them */
 
 
 typedef struct {

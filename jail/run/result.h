@@ -69,7 +69,7 @@ typedef struct {
 
 
 typedef struct {
-    char          task_id[BROKER_TASK_ID_LEN + 1];
+    char          task_id[PROTOCOL_ID_LEN + 1];
     reason_t      reason;
     int           exit_code;    /* -1: it did not exit by itself */
     int           signal;       /* 0: none */
@@ -92,7 +92,7 @@ typedef struct {
     json_t       *skipped;      /* or NULL */
     json_t       *workspace;    /* or NULL */
     bool          broker;
-    char          policy_hash[BROKER_HASH_MAX + 1];
+    char          policy_hash[PROTOCOL_POLICY_HASH_LEN + 1];
     const char   *cgroup;       /* version, or NULL */
     int           landlock;     /* version, or 0 */
     const wall_t *wall;         /* the one that was up, or NULL */

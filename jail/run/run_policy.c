@@ -21,7 +21,7 @@ run_open(run_t *r)
     unsigned          i;
     options_t        *o;
     const char       *list[BOX_ENV_MAX];
-    unsigned char     id[BROKER_TASK_ID_LEN / 2];
+    unsigned char     id[PROTOCOL_ID_LEN / 2];
     broker_request_t  request;
 
     o = r->options;

@@ -212,7 +212,7 @@ supervise_failed(supervise_t *s, const char *what)
 static void
 supervise_sync(supervise_t *s, int64_t now)
 {
-    int       rc, fds[BOX_DOORS_MAX];
+    int       rc, fds[PROTOCOL_DOORS_MAX];
     report_t  report;
     unsigned  nfds;
 
@@ -259,7 +259,7 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
      */
 
     do {
-        *nfds = BOX_DOORS_MAX;
+        *nfds = PROTOCOL_DOORS_MAX;
         n = fd_pass_receive(s->box->sync, report, sizeof(*report), fds, nfds,
                             MSG_DONTWAIT);
     } while (n == -1 && errno == ECONNRESET);

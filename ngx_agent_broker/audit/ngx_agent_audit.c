@@ -15,7 +15,7 @@
 
 
 typedef struct {
-    u_char        task[NGX_AGENT_ID_LEN];   /* zeros: of none */
+    u_char        task[PROTOCOL_ID_LEN];   /* zeros: of none */
     ngx_uint_t    allowed;                  /* it is a request's decision */
 } ngx_agent_audit_line_t;
 
@@ -23,7 +23,7 @@ typedef struct {
 /* What stands in each line of a task, as it was in the last one. */
 
 typedef struct {
-    u_char        task[NGX_AGENT_ID_LEN];
+    u_char        task[PROTOCOL_ID_LEN];
     u_char        policy_hash[POLICY_HASH_LEN + 1];
     size_t        len;
     char          text[512];
@@ -139,7 +139,7 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     whose = &ngx_agent_audit_whose;
 
-    if (ngx_memcmp(whose->task, task, NGX_AGENT_ID_LEN) == 0
+    if (ngx_memcmp(whose->task, task, PROTOCOL_ID_LEN) == 0
         && ngx_strcmp(whose->policy_hash, policy_hash) == 0)
     {
         audit_line_copy(line, whose->text, whose->len);
@@ -148,14 +148,14 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     start = line->len;
 
-    audit_line_text(line, "task", task, NGX_AGENT_ID_LEN, NGX_AGENT_ID_LEN);
+    audit_line_text(line, "task", task, PROTOCOL_ID_LEN, PROTOCOL_ID_LEN);
     audit_line_word(line, "policy", (char *) policy);
     audit_line_word(line, "policy_hash", (char *) policy_hash);
     audit_line_number(line, "uid", (int64_t) uid);
 
     whose->len = line->len - start;
 
-    ngx_memcpy(whose->task, task, NGX_AGENT_ID_LEN);
+    ngx_memcpy(whose->task, task, PROTOCOL_ID_LEN);
     (void) ngx_cpystrn(whose->policy_hash, (u_char *) policy_hash,
                        sizeof(whose->policy_hash));
     ngx_memcpy(whose->text, line->text + start, whose->len);
@@ -279,7 +279,7 @@ ngx_agent_audit_flush(void)
 
         for (lines = 1; i + lines < n; lines++) {
             if (ngx_memcmp(line[i].task, line[i + lines].task,
-                           NGX_AGENT_ID_LEN)
+                           PROTOCOL_ID_LEN)
                 != 0)
             {
                 break;
@@ -348,10 +348,10 @@ ngx_agent_audit_add(audit_line_t *line, const u_char *task)
     added->allowed = 0;
 
     if (task) {
-        ngx_memcpy(added->task, task, NGX_AGENT_ID_LEN);
+        ngx_memcpy(added->task, task, PROTOCOL_ID_LEN);
 
     } else {
-        ngx_memzero(added->task, NGX_AGENT_ID_LEN);
+        ngx_memzero(added->task, PROTOCOL_ID_LEN);
     }
 }
 

@@ -58,7 +58,7 @@ struct ngx_agent_ctx_s {
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
 
-    u_char                 request[NGX_AGENT_ID_LEN / 2];  /* its id */
+    u_char                 request[PROTOCOL_ID_LEN / 2];  /* its id */
     ngx_agent_audit_wait_t record;          /* of the decision */
 
     ngx_pool_t            *pool;            /* of the addresses */

@@ -433,7 +433,7 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
                                    "pids_peak", "disk_bytes", NULL };
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: task %*s ended: %s", (size_t) NGX_AGENT_ID_LEN, id,
+                   "agent: task %*s ended: %s", (size_t) PROTOCOL_ID_LEN, id,
                    reason ? reason : "-");
 
     ngx_agent_audit_begin(&line, "task_end", id, view->policy,

@@ -12,6 +12,7 @@
 
 
 #include "conf/ngx_agent_conf.h"
+#include "jail/shared/box_paths.h"
 #include "policy/policy_fields.h"
 
 #include <openssl/pem.h>
@@ -19,10 +20,6 @@
 
 
 #define NGX_AGENT_PEM_MAX   (1024 * 1024)
-
-/* what is writable where a policy says nothing */
-#define NGX_AGENT_WORK_PATH   "/tmp/work"
-#define NGX_AGENT_WORK_BYTES  (256 * 1024 * 1024)
 
 
 static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
@@ -160,8 +157,8 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     if (policy->writable_count == 0
-        && policy_add_writable(policy, NGX_AGENT_WORK_PATH,
-                               NGX_AGENT_WORK_BYTES, err)
+        && policy_add_writable(policy, BOX_WORK,
+                               BOX_WORK_BYTES, err)
            != 0)
     {
         return "cannot allocate";

@@ -81,7 +81,7 @@ ngx_agent_variables_get(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     case NGX_AGENT_VAR_TASK:
         text = task ? task->id : NULL;
-        len = NGX_AGENT_ID_LEN;
+        len = PROTOCOL_ID_LEN;
         break;
 
     case NGX_AGENT_VAR_POLICY:

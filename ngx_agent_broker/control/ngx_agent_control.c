@@ -145,7 +145,7 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     ngx_queue_insert_tail(&ngx_agent_launchers, &l->queue);
 
-    l->line = ngx_palloc(c->pool, NGX_AGENT_LINE_MAX);
+    l->line = ngx_palloc(c->pool, PROTOCOL_LINE_MAX);
 
     if (l->line == NULL || ngx_agent_control_peer(l) != NGX_OK) {
         ngx_agent_control_finish(l);
@@ -166,21 +166,21 @@ ngx_agent_control_init(ngx_connection_t *c)
     ngx_add_timer(c->read, NGX_AGENT_OPEN_TIMEOUT);
 
     if (n > NGX_AGENT_PER_UID) {
-        ngx_agent_launcher_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
                                   "this user has %d control connections",
                                   NGX_AGENT_PER_UID);
         return;
     }
 
     if (ngx_agent_launcher_is_parked(l->peer.uid)) {
-        ngx_agent_launcher_refuse(l, "not_allowed",
+        ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "this user handed over a descriptor that "
                                   "was no socket");
         return;
     }
 
     if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
-        ngx_agent_launcher_refuse(l, "not_allowed",
+        ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "a launcher does not run inside a box");
         return;
     }
@@ -309,10 +309,10 @@ ngx_agent_control_read(ngx_event_t *rev)
         l->len = l->line + l->len - start;
         ngx_memmove(l->line, start, l->len);
 
-        if (l->len == NGX_AGENT_LINE_MAX) {
-            ngx_agent_launcher_refuse(l, "bad_request",
+        if (l->len == PROTOCOL_LINE_MAX) {
+            ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
                                       "a line is longer than %d bytes",
-                                      NGX_AGENT_LINE_MAX);
+                                      PROTOCOL_LINE_MAX);
             l->len = 0;
         }
     }
@@ -345,11 +345,11 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
 
     union {
         struct cmsghdr  align;
-        u_char          space[CMSG_SPACE(sizeof(int) * NGX_AGENT_DOORS_MAX)];
+        u_char          space[CMSG_SPACE(sizeof(int) * PROTOCOL_DOORS_MAX)];
     } control;
 
     iov.iov_base = l->line + l->len;
-    iov.iov_len = NGX_AGENT_LINE_MAX - l->len;
+    iov.iov_len = PROTOCOL_LINE_MAX - l->len;
 
     ngx_memzero(&msg, sizeof(struct msghdr));
     msg.msg_iov = &iov;
@@ -393,7 +393,7 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
 
         for (i = 0; i < count; i++) {
 
-            if (l->fds_count == NGX_AGENT_DOORS_MAX) {
+            if (l->fds_count == PROTOCOL_DOORS_MAX) {
                 ngx_agent_launcher_close_fd(l, fd[i]);
                 continue;
             }
@@ -405,9 +405,9 @@ ngx_agent_control_recv(ngx_agent_launcher_t *l)
     l->len += n;
 
     if (msg.msg_flags & MSG_CTRUNC && msg.msg_control) {
-        ngx_agent_launcher_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "more than %d descriptors in one message",
-                                  NGX_AGENT_DOORS_MAX);
+                                  PROTOCOL_DOORS_MAX);
         l->len = 0;
     }
 
@@ -571,7 +571,7 @@ ngx_agent_control_end_over(ngx_event_t *ev)
 static void
 ngx_agent_control_sweep(ngx_event_t *ev)
 {
-    u_char                  id[NGX_AGENT_ID_LEN];
+    u_char                  id[PROTOCOL_ID_LEN];
     ngx_queue_t            *q;
     ngx_agent_launcher_t   *l;
     ngx_agent_slot_view_t   view;

@@ -48,11 +48,11 @@ ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
     v = json_object_get(request, "v");
 
     if (!json_is_integer(v)
-        || json_integer_value(v) != NGX_AGENT_PROTOCOL)
+        || json_integer_value(v) != PROTOCOL_VERSION)
     {
-        ngx_agent_launcher_refuse(l, "version",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_VERSION,
                                   "this broker speaks version %d only",
-                                  NGX_AGENT_PROTOCOL);
+                                  PROTOCOL_VERSION);
         return NGX_DECLINED;
     }
 
@@ -74,14 +74,14 @@ ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_policies_t *set,
     if (policy == NULL) {
         (void) policy_error(err, "policy", name,
                             "is not in the broker's configuration");
-        ngx_agent_launcher_refuse(l, "policy_unknown", "%s", err);
+        ngx_agent_launcher_refuse(l, PROTOCOL_POLICY_UNKNOWN, "%s", err);
         return NULL;
     }
 
     if (!policy_allows_launcher(policy, l->peer.uid, l->groups,
                                 l->groups_count, geteuid()))
     {
-        ngx_agent_launcher_refuse(l, "not_allowed",
+        ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "uid %u is not among the \"launchers\" of "
                                   "policy \"%s\"", (unsigned) l->peer.uid,
                                   policy->name);
@@ -175,10 +175,10 @@ ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
         l->phase = NGX_AGENT_DRAINED;
 
         ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
-                       "agent: task %*s drained", (size_t) NGX_AGENT_ID_LEN,
+                       "agent: task %*s drained", (size_t) PROTOCOL_ID_LEN,
                        l->task->id);
 
-        ngx_agent_launcher_send(l, json_pack("{s:s}", "event", "drain"));
+        ngx_agent_launcher_send(l, json_pack("{s:s}", "event", PROTOCOL_DRAIN));
 
         /* the worker stays until the event is sent and what crosses it heard */
 
@@ -205,7 +205,7 @@ ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
                    "agent: task %*s closing, %ui connections are cut",
-                   (size_t) NGX_AGENT_ID_LEN, l->task->id,
+                   (size_t) PROTOCOL_ID_LEN, l->task->id,
                    l->task->connections_count);
 
     ngx_agent_task_close_doors(l->task);
@@ -260,7 +260,8 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
         l->phase = NGX_AGENT_DONE;
 
         ngx_agent_launcher_send(l,
-                 json_pack("{s:b, s:s, s:s}", "ok", 0, "error", "audit_budget",
+                 json_pack("{s:b, s:s, s:s}", "ok", 0,
+                           "error", PROTOCOL_AUDIT_BUDGET,
                            "message", "the task has filled its share of the "
                            "audit, and has ended"));
         return;

@@ -13,12 +13,6 @@
 #include <jansson.h>
 
 
-#define NGX_AGENT_PROTOCOL       1
-
-#define NGX_AGENT_PORT_PROXY     8899
-#define NGX_AGENT_PORT_DNS       53
-
-
 typedef enum {
     NGX_AGENT_NEW = 0,
     NGX_AGENT_OPENED,
@@ -42,11 +36,11 @@ typedef struct {
     gid_t                 *groups;
     ngx_uint_t             groups_count;
 
-    ngx_agent_door_spec_t  doors[NGX_AGENT_DOORS_MAX];
+    ngx_agent_door_spec_t  doors[PROTOCOL_DOORS_MAX];
     ngx_uint_t             doors_count;
     time_t                 expires;
 
-    ngx_socket_t           fds[NGX_AGENT_DOORS_MAX];
+    ngx_socket_t           fds[PROTOCOL_DOORS_MAX];
     ngx_uint_t             fds_count;
 
     u_char                *line;            /* what has come of the next one */

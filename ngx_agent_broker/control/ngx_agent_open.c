@@ -32,8 +32,8 @@ static ngx_int_t ngx_agent_open_doors(ngx_agent_launcher_t *l);
 void
 ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 {
-    u_char                 random[NGX_AGENT_ID_LEN / 2];
-    u_char                 id[NGX_AGENT_ID_LEN];
+    u_char                 random[PROTOCOL_ID_LEN / 2];
+    u_char                 id[PROTOCOL_ID_LEN];
     uint64_t               life;
     const char            *name;
     audit_line_t           line;
@@ -48,7 +48,8 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
 
     set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
-        ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
+                                  "no policies are loaded");
         return;
     }
 
@@ -62,7 +63,7 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
     }
 
     if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
-        ngx_agent_launcher_refuse(l, "internal", "out of memory");
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL, "out of memory");
         goto done;
     }
 
@@ -95,14 +96,14 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
     audit_line_close(&line);
 
     if (ngx_agent_audit_write(&line, l->task->id) != NGX_OK) {
-        ngx_agent_launcher_refuse(l, "internal",
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
                                   "the audit log cannot be written");
         goto done;
     }
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
                    "agent: task %*s opened, policy \"%s\", uid %uD",
-                   (size_t) NGX_AGENT_ID_LEN, l->task->id, policy->name,
+                   (size_t) PROTOCOL_ID_LEN, l->task->id, policy->name,
                    l->peer.uid);
 
     ngx_agent_open_doors_of_policy(l, policy);
@@ -124,11 +125,11 @@ ngx_agent_open_create(ngx_agent_launcher_t *l, const u_char *id,
     l->task = ngx_agent_task_create(l->connection->log);
 
     if (l->task == NULL) {
-        ngx_agent_launcher_refuse(l, "internal", "out of memory");
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL, "out of memory");
         return NGX_ERROR;
     }
 
-    ngx_memcpy(l->task->id, id, NGX_AGENT_ID_LEN);
+    ngx_memcpy(l->task->id, id, PROTOCOL_ID_LEN);
     (void) ngx_cpystrn(l->task->policy, (u_char *) policy->name,
                        sizeof(l->task->policy));
     l->task->uid = l->peer.uid;
@@ -151,7 +152,7 @@ ngx_agent_open_slot(ngx_agent_launcher_t *l, const policy_t *policy,
     if (rc == NGX_BUSY) {
         ngx_agent_task_release(l->task);
         l->task = NULL;
-        ngx_agent_launcher_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
                                   "the zone is full of live tasks: "
                                   "make \"agent_zone\" larger");
     }
@@ -183,7 +184,7 @@ ngx_agent_open_env(ngx_agent_launcher_t *l, const policy_t *policy,
                                 ? "is not in \"env\" of the policy: ask its "
                                   "operator to add it there, or leave it out"
                                 : "has a value that is no string");
-            ngx_agent_launcher_refuse(l, "bad_request", "%s", err);
+            ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST, "%s", err);
             return NGX_DECLINED;
         }
     }
@@ -201,9 +202,9 @@ ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l, const policy_t *policy)
 
     l->doors_count = 0;
 
-    ngx_agent_open_door(l, NGX_AGENT_DOOR_PROXY, NGX_AGENT_PORT_PROXY);
-    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, 80);
-    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, 443);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_PROXY, PROTOCOL_PORT_PROXY);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, PROTOCOL_PORT_HTTP);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, PROTOCOL_PORT_HTTPS);
 
     for (i = 0; i < policy->rules_count; i++) {
 
@@ -213,8 +214,8 @@ ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l, const policy_t *policy)
         }
     }
 
-    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_UDP, NGX_AGENT_PORT_DNS);
-    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_TCP, NGX_AGENT_PORT_DNS);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_UDP, PROTOCOL_PORT_DNS);
+    ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_TCP, PROTOCOL_PORT_DNS);
 }
 
 
@@ -232,7 +233,7 @@ ngx_agent_open_door(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
         }
     }
 
-    if (l->doors_count < NGX_AGENT_DOORS_MAX) {
+    if (l->doors_count < PROTOCOL_DOORS_MAX) {
         l->doors[l->doors_count].kind = kind;
         l->doors[l->doors_count].port = port;
         l->doors_count++;
@@ -276,9 +277,9 @@ ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l)
             door->kind = NGX_AGENT_DOOR_DNS_UDP;
 
         } else {
-            door->kind = door->port == NGX_AGENT_PORT_PROXY
+            door->kind = door->port == PROTOCOL_PORT_PROXY
                          ? NGX_AGENT_DOOR_PROXY
-                         : door->port == NGX_AGENT_PORT_DNS
+                         : door->port == PROTOCOL_PORT_DNS
                            ? NGX_AGENT_DOOR_DNS_TCP : NGX_AGENT_DOOR_WEB;
         }
     }
@@ -330,17 +331,17 @@ ngx_agent_open_reply(ngx_agent_launcher_t *l, const policy_t *policy)
 
     list = json_array();
 
-    for (i = 0; i < policy->rules_count && i < 64; i++) {
+    for (i = 0; i < policy->rules_count && i < PROTOCOL_LISTED_MAX; i++) {
 
         (void) json_array_append_new(list,
                   json_string(policy->rules[i]->name));
     }
 
-    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:o, s:I, s:s}",
-                      "ok", 1, "v", NGX_AGENT_PROTOCOL,
-                      "task_id", l->task->id, NGX_AGENT_ID_LEN,
+    reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:s, s:o, s:I, s:s}",
+                      "ok", 1, "v", PROTOCOL_VERSION,
+                      "task_id", l->task->id, PROTOCOL_ID_LEN,
                       "limits", limits, "box", box,
-                      "ca", l->amcf->ca_pem,
+                      "ca", l->amcf->ca_pem, "ca_hash", l->amcf->ca_hash,
                       "hosts", list,
                       "hosts_count", (json_int_t) policy->rules_count,
                       "policy_hash", policy->hash);
@@ -375,7 +376,7 @@ ngx_agent_open_serve(ngx_agent_launcher_t *l, json_t *request)
 static ngx_int_t
 ngx_agent_open_doors(ngx_agent_launcher_t *l)
 {
-    char                lease[NGX_AGENT_LEASE_MAX];
+    char                lease[PROTOCOL_LEASE_MAX + 1];
     uint64_t            netns;
     ngx_int_t           rc;
     ngx_uint_t          i, n;
@@ -386,7 +387,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
     task = l->task;
 
     if (l->fds_count != l->doors_count) {
-        ngx_agent_launcher_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "%d sockets were handed over for %d doors",
                                   (int) l->fds_count, (int) l->doors_count);
         return NGX_DECLINED;
@@ -399,7 +400,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
         why = ngx_agent_door_check(l->fds[i], &l->doors[i],
                                    ngx_agent_launcher_netns(), &netns);
         if (why) {
-            ngx_agent_launcher_refuse(l, "bad_descriptor", "%s", why);
+            ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR, "%s", why);
             return NGX_DECLINED;
         }
     }
@@ -408,8 +409,8 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     if (rc != NGX_OK) {
         ngx_agent_launcher_refuse(l,
-                         rc == NGX_DECLINED ? "task_unknown"
-                                            : "bad_descriptor",
+                         rc == NGX_DECLINED ? PROTOCOL_TASK_UNKNOWN
+                                            : PROTOCOL_BAD_DESCRIPTOR,
                          rc == NGX_DECLINED
                          ? "the task has ended"
                          : "the net namespace is not this task's alone");
@@ -430,7 +431,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
                                 netns, l->expires, lease)
            == 0)
     {
-        ngx_agent_launcher_refuse(l, "busy",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
                                   "no connection is free for the doors: raise "
                                   "\"worker_connections\"");
         return NGX_DECLINED;
@@ -444,7 +445,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
                    "agent: task %*s served, %ui doors, lease %ui",
-                   (size_t) NGX_AGENT_ID_LEN, task->id, task->doors_count,
+                   (size_t) PROTOCOL_ID_LEN, task->id, task->doors_count,
                    task->sequence);
 
     ngx_agent_launcher_send(l, json_pack("{s:b, s:s}", "ok", 1,
@@ -479,13 +480,13 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
     lease = json_string_value(json_object_get(request, "lease"));
 
     if (l->fds_count == 0) {
-        ngx_agent_launcher_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "no sockets were handed over");
         return;
     }
 
     if (ngx_agent_open_doors_of_sockets(l) != NGX_OK) {
-        ngx_agent_launcher_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "a descriptor is not a socket");
         return;
     }
@@ -497,7 +498,7 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
                               netns, name, &expires, &instance)
         != NGX_OK)
     {
-        ngx_agent_launcher_refuse(l, "lease_invalid",
+        ngx_agent_launcher_refuse(l, PROTOCOL_LEASE_INVALID,
                                   "the lease is not this user's, of this net "
                                   "namespace, or has expired");
         return;
@@ -505,7 +506,8 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
 
     set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
-        ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
+                                  "no policies are loaded");
         return;
     }
 
@@ -515,7 +517,7 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
         || !policy_allows_launcher(policy, l->peer.uid, l->groups,
                                    l->groups_count, geteuid()))
     {
-        ngx_agent_launcher_refuse(l, "policy_gone",
+        ngx_agent_launcher_refuse(l, PROTOCOL_POLICY_GONE,
                                   "the policy is gone, or this user may no "
                                   "longer use it");
         goto done;
@@ -541,7 +543,8 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
         if (instance == ngx_agent_zone_instance()) {
             ngx_agent_task_release(l->task);
             l->task = NULL;
-            ngx_agent_launcher_refuse(l, "task_unknown", "the task has ended");
+            ngx_agent_launcher_refuse(l, PROTOCOL_TASK_UNKNOWN,
+                                      "the task has ended");
             goto done;
         }
 
@@ -560,7 +563,7 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
                    "agent: task %*s resumed, policy \"%s\"",
-                   (size_t) NGX_AGENT_ID_LEN, l->task->id, policy->name);
+                   (size_t) PROTOCOL_ID_LEN, l->task->id, policy->name);
 
     ngx_agent_audit_begin(&line, "task_start", l->task->id, l->task->policy,
                           (u_char *) policy->hash, l->peer.uid);

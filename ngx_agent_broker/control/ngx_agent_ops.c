@@ -64,7 +64,7 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
     request = message_parse(line, len, &op, err);
 
     if (request == NULL) {
-        ngx_agent_launcher_refuse(l, "bad_request", "%s", err);
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST, "%s", err);
         return;
     }
 
@@ -72,12 +72,12 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
                    "agent: launcher asks \"%s\"", message_op_name(op));
 
     if (!(ngx_agent_ops[op].phases & (1 << l->phase))) {
-        ngx_agent_launcher_refuse(l, "bad_request",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
                                   "\"%s\" is not awaited here",
                                   message_op_name(op));
 
     } else if (l->fds_count && !ngx_agent_ops[op].fds) {
-        ngx_agent_launcher_refuse(l, "bad_descriptor",
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "\"%s\" takes no descriptors",
                                   message_op_name(op));
 
@@ -134,7 +134,7 @@ ngx_agent_ops_close(ngx_agent_launcher_t *l, json_t *request)
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK
         || view.sequence != l->task->sequence)
     {
-        ngx_agent_launcher_refuse(l, "task_unknown",
+        ngx_agent_launcher_refuse(l, PROTOCOL_TASK_UNKNOWN,
                                   "the task was resumed on another connection, "
                                   "or has ended");
         return;
@@ -164,7 +164,8 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
 
     set = ngx_agent_policies_get(l->connection->log);
     if (set == NULL) {
-        ngx_agent_launcher_refuse(l, "internal", "no policies are loaded");
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
+                                  "no policies are loaded");
         return;
     }
 

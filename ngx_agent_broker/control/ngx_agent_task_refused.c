@@ -122,7 +122,7 @@ ngx_agent_task_refused_count(ngx_agent_task_refused_t *refused)
 
     refused->unwritten = 0;
 
-    ngx_agent_task_refused_write(refused->uid, 0, "busy", message);
+    ngx_agent_task_refused_write(refused->uid, 0, PROTOCOL_BUSY, message);
 }
 
 

@@ -104,7 +104,7 @@ ngx_agent_accept(ngx_event_t *rev)
         ngx_log_error(NGX_LOG_ERR, rev->log, err,
                       "the listening socket of task %*s was tampered "
                       "with, the door is closed",
-                      (size_t) NGX_AGENT_ID_LEN, door->task->id);
+                      (size_t) PROTOCOL_ID_LEN, door->task->id);
 
         ngx_agent_task_close_door(door);
 
@@ -166,7 +166,7 @@ ngx_agent_accept_pause(ngx_agent_task_t *task)
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "agent: doors paused, task %*s has %ui connections",
-                   (size_t) NGX_AGENT_ID_LEN, task->id,
+                   (size_t) PROTOCOL_ID_LEN, task->id,
                    task->connections_count);
 
     for (i = 0; i < task->doors_count; i++) {
@@ -191,7 +191,7 @@ ngx_agent_accept_resume(ngx_agent_task_t *task)
     task->paused = 0;
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: doors resumed, task %*s", (size_t) NGX_AGENT_ID_LEN,
+                   "agent: doors resumed, task %*s", (size_t) PROTOCOL_ID_LEN,
                    task->id);
 
     for (i = 0; i < task->doors_count; i++) {
@@ -315,7 +315,7 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_log_debug6(NGX_LOG_DEBUG_HTTP, log, 0,
                    "agent: *%uA accepted at %s door port %ui, task %*s, %V",
                    c->number, ngx_agent_task_door_name(door->kind),
-                   (ngx_uint_t) door->port, (size_t) NGX_AGENT_ID_LEN,
+                   (ngx_uint_t) door->port, (size_t) PROTOCOL_ID_LEN,
                    door->task->id, &c->addr_text);
 
     ls->handler(c);

@@ -239,7 +239,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "agent: %s query for \"%s\", task %*s", door, query.text,
-                   (size_t) NGX_AGENT_ID_LEN, task->id);
+                   (size_t) PROTOCOL_ID_LEN, task->id);
 
     /* past the bound a name is not looked at, and answered REFUSED */
 

@@ -318,6 +318,9 @@ ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     BIO_free(bio);
 
+    (void) ngx_sprintf((u_char *) amcf->ca_hash, "%08xL%Z",
+                       (uint64_t) X509_subject_name_hash(amcf->ca_cert));
+
     return amcf->ca_pem ? NGX_OK : NGX_ERROR;
 }
 
@@ -421,11 +424,11 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
 static ngx_int_t
 ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac)
 {
-    u_char      *p, text[NGX_AGENT_ID_LEN + AUTHORITY_HOST_MAX + 16];
+    u_char      *p, text[PROTOCOL_ID_LEN + AUTHORITY_HOST_MAX + 16];
     u_char       digest[SHA256_DIGEST_LENGTH];
 
     p = ngx_slprintf(text, text + sizeof(text), "%*s|%s|%ui",
-                     (size_t) NGX_AGENT_ID_LEN, ac->task->id,
+                     (size_t) PROTOCOL_ID_LEN, ac->task->id,
                      ac->tls_name.host, (ngx_uint_t) ac->tls_name.port);
 
     SHA256(text, p - text, digest);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jail/shared/protocol.h"
 #include "parse/message.h"
 
 
@@ -40,35 +41,35 @@ typedef struct {
 
 static const message_row_t  message_table[MESSAGE_OPS] = {
 
-    [MESSAGE_OPEN] = { "open", {
+    [MESSAGE_OPEN] = { PROTOCOL_OPEN, {
         { "v", KEY_ANY, 0, false },
         { "policy", KEY_TEXT, 255, true },
-        { "external_id", KEY_TEXT, 128, false },
-        { "label", KEY_TEXT, 128, false },
-        { "code_sha256", KEY_HEX, 64, false },
+        { "external_id", KEY_TEXT, PROTOCOL_LABEL_MAX, false },
+        { "label", KEY_TEXT, PROTOCOL_LABEL_MAX, false },
+        { "code_sha256", KEY_HEX, PROTOCOL_SHA256_LEN, false },
         { "env", KEY_OBJECT, 0, false },
     } },
 
-    [MESSAGE_SERVE] = { "serve", { { NULL, KEY_TEXT, 0, false } } },
+    [MESSAGE_SERVE] = { PROTOCOL_SERVE, { { NULL, KEY_TEXT, 0, false } } },
 
-    [MESSAGE_RESUME] = { "resume", {
+    [MESSAGE_RESUME] = { PROTOCOL_RESUME, {
         { "v", KEY_ANY, 0, false },
-        { "task_id", KEY_HEX, 32, true },
-        { "lease", KEY_TEXT, 511, true },
+        { "task_id", KEY_HEX, PROTOCOL_ID_LEN, true },
+        { "lease", KEY_TEXT, PROTOCOL_LEASE_MAX, true },
     } },
 
-    [MESSAGE_NEAR_LIMIT] = { "near_limit", {
-        { "limit", KEY_TEXT, 32, true },
+    [MESSAGE_NEAR_LIMIT] = { PROTOCOL_NEAR_LIMIT, {
+        { "limit", KEY_TEXT, PROTOCOL_WORD_MAX, true },
         { "used", KEY_NUMBER, 0, true },
     } },
 
-    [MESSAGE_CLOSE] = { "close", {
-        { "reason", KEY_WORD, 32, true },
+    [MESSAGE_CLOSE] = { PROTOCOL_CLOSE, {
+        { "reason", KEY_WORD, PROTOCOL_WORD_MAX, true },
         { "exit_code", KEY_NUMBER_OR_NULL, 0, false },
         { "usage", KEY_OBJECT, 0, false },
     } },
 
-    [MESSAGE_POLICY] = { "policy", {
+    [MESSAGE_POLICY] = { PROTOCOL_POLICY, {
         { "v", KEY_ANY, 0, false },
         { "policy", KEY_TEXT, 255, true },
     } },

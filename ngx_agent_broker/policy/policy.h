@@ -18,13 +18,13 @@
 #include "parse/address.h"
 #include "parse/authority.h"
 #include "jail/shared/limits.h"
+#include "jail/shared/protocol.h"
 #include "policy/bounds.h"
 #include "policy/policy_base.h"
 
 
 #define POLICY_NAME_MAX   64     /* [A-Za-z0-9_.-] */
 #define POLICY_HINT_MAX   256
-#define POLICY_DOORS_MAX  64     /* descriptors that one message carries */
 
 
 typedef struct policy_pem_s  policy_pem_t;      /* see policy_pem.h */

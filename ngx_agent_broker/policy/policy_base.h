@@ -6,9 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "jail/shared/protocol.h"
+
 
 #define POLICY_ERROR_MAX  512
-#define POLICY_HASH_LEN   71     /*
+#define POLICY_HASH_LEN   PROTOCOL_POLICY_HASH_LEN
+
+
+/*
  * Adds a copy of an item of size bytes to a list; -1 with err, also for one
  * that is there already, which text is shown for.
  */

@@ -181,7 +181,7 @@ policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX])
         }
     }
 
-    if (doors > POLICY_DOORS_MAX) {
+    if (doors > PROTOCOL_DOORS_MAX) {
         return policy_error(err, "policy", policy->name,
                             "has rules on more than 59 ports besides 80 and "
                             "443, and each port is a door of the box");

@@ -99,11 +99,11 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
 
     /* many at once, since each call costs; anew in each process */
 
-    static u_char      random[256 * NGX_AGENT_ID_LEN / 4];
+    static u_char      random[256 * PROTOCOL_ID_LEN / 4];
     static size_t      used;
     static ngx_pid_t   pid;
 
-    n = NGX_AGENT_ID_LEN / 4;
+    n = PROTOCOL_ID_LEN / 4;
 
     if (pid != ngx_pid || used == sizeof(random)) {
 
@@ -254,7 +254,7 @@ ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ngx_log_debug6(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "agent: request %*s begins, task %*s, \"%s\" port %ui",
                    sizeof(ctx->request), ctx->request,
-                   (size_t) NGX_AGENT_ID_LEN, ctx->task->id,
+                   (size_t) PROTOCOL_ID_LEN, ctx->task->id,
                    ctx->target.authority.host,
                    (ngx_uint_t) ctx->target.authority.port);
 

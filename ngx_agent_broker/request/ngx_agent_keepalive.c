@@ -20,7 +20,7 @@
 
 
 typedef struct {
-    u_char             task[NGX_AGENT_ID_LEN];
+    u_char             task[PROTOCOL_ID_LEN];
     uint64_t           generation;
     in_port_t          port;
     uint8_t            tls;
@@ -299,7 +299,7 @@ ngx_agent_keepalive_drop(ngx_agent_task_t *task)
             next = ngx_queue_next(q);
             item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-            if (ngx_memcmp(item->key.task, task->id, NGX_AGENT_ID_LEN) == 0) {
+            if (ngx_memcmp(item->key.task, task->id, PROTOCOL_ID_LEN) == 0) {
                 ngx_agent_keepalive_remove(item);
             }
         }
@@ -362,7 +362,7 @@ ngx_agent_keepalive_oldest(ngx_agent_task_t *task)
 static void
 ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
 {
-    ngx_memcpy(key->task, ctx->task->id, NGX_AGENT_ID_LEN);
+    ngx_memcpy(key->task, ctx->task->id, PROTOCOL_ID_LEN);
     key->generation = ctx->set->generation;
     key->port = ctx->port;
     key->tls = ctx->tls;
@@ -381,7 +381,7 @@ ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
            && ngx_memcmp(key->host, ctx->target.authority.host,
                          key->host_len)
               == 0
-           && ngx_memcmp(key->task, ctx->task->id, NGX_AGENT_ID_LEN) == 0;
+           && ngx_memcmp(key->task, ctx->task->id, PROTOCOL_ID_LEN) == 0;
 }
 
 

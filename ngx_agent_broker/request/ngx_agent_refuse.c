@@ -207,7 +207,7 @@ ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
                          (int) ngx_min(t->method_len, 64),
                "path", t->path ? (char *) t->path : "",
                        (int) ngx_min(t->path_len, 512),
-               "task", ctx->task->id, NGX_AGENT_ID_LEN,
+               "task", ctx->task->id, PROTOCOL_ID_LEN,
                "policy", ctx->task->policy,
                "hint", hint);
 

@@ -29,7 +29,7 @@ static ngx_int_t ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf,
 size_t
 ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
-    char dst[NGX_AGENT_LEASE_MAX])
+    char dst[PROTOCOL_LEASE_MAX + 1])
 {
     u_char    *p, hex[65];
     uint64_t   instance;
@@ -43,7 +43,7 @@ ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
         return 0;
     }
 
-    p = ngx_snprintf((u_char *) dst, NGX_AGENT_LEASE_MAX - 1,
+    p = ngx_snprintf((u_char *) dst, PROTOCOL_LEASE_MAX,
                      "1.%T.%016xL.%s.%s", expires, instance, policy, hex);
     *p = '\0';
 
@@ -121,7 +121,7 @@ ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
     unsigned int   n;
 
     p = ngx_snprintf(text, sizeof(text), "%*s|%uL|%s|%uL|%T|%xL",
-                     (size_t) NGX_AGENT_ID_LEN, task, (uint64_t) uid, policy,
+                     (size_t) PROTOCOL_ID_LEN, task, (uint64_t) uid, policy,
                      netns, expires, instance);
 
     if (HMAC(EVP_sha256(), amcf->lease_key, sizeof(amcf->lease_key), text,

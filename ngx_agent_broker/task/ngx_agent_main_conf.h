@@ -31,6 +31,7 @@ typedef struct {
     X509                     *ca_cert;
     EVP_PKEY                 *ca_key;
     char                     *ca_pem;       /* what boxes trust */
+    char                      ca_hash[PROTOCOL_CA_HASH_LEN + 1];
 
     size_t                    zone_size;
     ngx_shm_zone_t           *zone;

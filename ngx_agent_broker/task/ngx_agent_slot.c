@@ -37,7 +37,7 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
         return NGX_BUSY;
     }
 
-    ngx_memcpy(slot->id, id, NGX_AGENT_ID_LEN);
+    ngx_memcpy(slot->id, id, PROTOCOL_ID_LEN);
     slot->owner = ngx_pid;
     slot->uid = uid;
     slot->pid = pid;
@@ -188,7 +188,7 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
             || (ngx_msec_int_t) (ngx_current_msec - slot->orphaned)
                > NGX_AGENT_RESUME_TIME)
         {
-            ngx_memcpy(id, slot->id, NGX_AGENT_ID_LEN);
+            ngx_memcpy(id, slot->id, PROTOCOL_ID_LEN);
             ngx_agent_slot_copy(slot, view);
             ngx_agent_slot_destroy(slot);
             rc = NGX_OK;
@@ -239,7 +239,7 @@ ngx_agent_slot_find(const u_char *id)
         }
 
         slot = (ngx_agent_slot_t *) node;
-        rc = ngx_memcmp(id, slot->id, NGX_AGENT_ID_LEN);
+        rc = ngx_memcmp(id, slot->id, PROTOCOL_ID_LEN);
 
         if (rc == 0) {
             return slot;

@@ -99,10 +99,10 @@ const char *
 ngx_agent_task_door_name(ngx_agent_door_e kind)
 {
     static const char  *names[NGX_AGENT_DOORS] = {
-        [NGX_AGENT_DOOR_PROXY] = "proxy",
-        [NGX_AGENT_DOOR_WEB] = "web",
-        [NGX_AGENT_DOOR_DNS_UDP] = "dns-udp",
-        [NGX_AGENT_DOOR_DNS_TCP] = "dns-tcp",
+        [NGX_AGENT_DOOR_PROXY] = PROTOCOL_DOOR_PROXY,
+        [NGX_AGENT_DOOR_WEB] = PROTOCOL_DOOR_WEB,
+        [NGX_AGENT_DOOR_DNS_UDP] = PROTOCOL_DOOR_DNS_UDP,
+        [NGX_AGENT_DOOR_DNS_TCP] = PROTOCOL_DOOR_DNS_TCP,
     };
 
     return names[kind];

@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "jail/shared/limits.h"
+#include "jail/shared/protocol.h"
 #include "parse/address.h"
 #include "parse/authority.h"
 #include "parse/target.h"
@@ -21,11 +22,6 @@
 #include "task/ngx_agent_main_conf.h"
 
 
-#define NGX_AGENT_LINE_MAX       65536      /* a control message */
-#define NGX_AGENT_DOORS_MAX      64         /* what one message can carry */
-#define NGX_AGENT_ID_LEN         32         /* hex digits of a task's id */
-#define NGX_AGENT_LEASE_MAX      512
-#define NGX_AGENT_REFUSALS_MAX   64         /* listed by `close` */
 #define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
 #define NGX_AGENT_RESUME_TIME    12000      /* a launcher tries for 10 s */
 
@@ -50,7 +46,7 @@ typedef struct {
     ngx_rbtree_node_t  node;                /* by the id's first bytes */
     ngx_queue_t        queue;               /* of all slots */
 
-    u_char             id[NGX_AGENT_ID_LEN];
+    u_char             id[PROTOCOL_ID_LEN];
     ngx_pid_t          owner;               /* worker that has the lease */
     ngx_uint_t         sequence;            /* raised by each serve, resume */
     uid_t              uid;
@@ -142,7 +138,7 @@ struct ngx_agent_task_s {
     ngx_pool_t        *pool;
     ngx_uint_t         references;          /* control, connections */
 
-    u_char             id[NGX_AGENT_ID_LEN];
+    u_char             id[PROTOCOL_ID_LEN];
     ngx_uint_t         sequence;            /* the slot's, when it was ours */
     u_char             policy[POLICY_NAME_MAX + 1];
     uid_t              uid;
@@ -310,7 +306,7 @@ ngx_agent_policies_t *ngx_agent_policies_hold(ngx_pool_t *pool,
 /* The text of a lease in dst; its length, or 0 when it cannot be made. */
 size_t ngx_agent_lease_make(ngx_agent_main_conf_t *amcf, const u_char *task,
     uid_t uid, const u_char *policy, uint64_t netns, time_t expires,
-    char dst[NGX_AGENT_LEASE_MAX]);
+    char dst[PROTOCOL_LEASE_MAX + 1]);
 /*
  * NGX_OK with the policy's name and the expiry, else NGX_DECLINED.  *instance
  * is the start of the broker that made it.

@@ -254,7 +254,7 @@ ngx_agent_usage_refuse(const u_char *id, const target_t *target,
 
     pages = ngx_agent_pool->last - ngx_agent_pool->pages;
 
-    if (slot->refusals_count == NGX_AGENT_REFUSALS_MAX
+    if (slot->refusals_count == PROTOCOL_LISTED_MAX
         || ngx_agent_pool->pfree < pages / NGX_AGENT_REFUSALS_ROOM)
     {
         goto done;
@@ -305,7 +305,7 @@ ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
 
     /* escapes make them longer, and a launcher reads no longer a line */
 
-    left = NGX_AGENT_LINE_MAX - NGX_AGENT_REFUSALS_REST;
+    left = PROTOCOL_LINE_MAX - NGX_AGENT_REFUSALS_REST;
 
     list = json_array();
 

@@ -195,7 +195,7 @@ ngx_agent_zone_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
         } else {
             p = (ngx_memcmp(((ngx_agent_slot_t *) node)->id,
                             ((ngx_agent_slot_t *) temp)->id,
-                            NGX_AGENT_ID_LEN)
+                            PROTOCOL_ID_LEN)
                  < 0) ? &temp->left : &temp->right;
         }
 

@@ -262,6 +262,9 @@ for my $case (['half of one', sub ($f, $whole) { substr $whole, 0, 100 }],
     is(index($t->read($file), $task->{ca}) > 0, 1,
        'it is the certificate in the file');
     unlike($task->{ca}, qr/PRIVATE/, 'a task is not given the key');
+    my $ca = $t->write('given-ca.pem', $task->{ca});
+    is($task->{ca_hash}, `openssl x509 -in $ca -noout -subject_hash` =~ s/\n//r,
+       'ca_hash is the hash that OpenSSL has of its subject');
     $l->stop;
     end($next->{pid});
     };

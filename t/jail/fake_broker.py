@@ -8,6 +8,7 @@ SCENARIO is a JSON object:
               "ok" (the default), {"refuse": ERROR}, {"raw": TEXT}, "hang",
               "close", or a list of these, one for each time
     task      replaces keys in the answer to `open`
+    without   a list of keys that are left out of it
     after     a list of what to do when the doors are served:
               ["sleep", s], ["drain"], ["close"], ["stop", s] (the socket is
               gone for that long, then back), ["raw", TEXT], ["wait", OP]
@@ -59,7 +60,7 @@ TASK = {
     "box": {"isolation": "namespaces",
             "writable": [{"path": "/tmp/work", "bytes": 268435456}],
             "readable": [], "env": []},
-    "ca": CA, "hosts": ["api.internal"], "hosts_count": 1,
+    "ca": CA, "ca_hash": "a780eb87", "hosts": ["api.internal"], "hosts_count": 1,
     "policy_hash": "sha256:" + "ab" * 32,
     "doors": [{"name": "proxy", "port": 8899}],
 }
@@ -190,6 +191,8 @@ def client(conn, listener_box):
                 return
             if op == "open":
                 answer = dict(TASK, **scenario.get("task", {}))
+                for key in scenario.get("without", []):
+                    del answer[key]
             elif op == "policy":
                 answer = {"ok": True, "policy": {"name": message["policy"]}}
             elif op in ("serve", "resume"):

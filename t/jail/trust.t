@@ -20,7 +20,9 @@ my $bundle = '/etc/ssl/certs/ca-certificates.crt';
 
 plan skip_all => "this host has no $bundle" if !-r $bundle;
 
-sub broker (%task) { return fake_broker({ task => \%task }) }
+sub broker ($task, %scenario) {
+    return fake_broker({ task => $task, %scenario });
+}
 
 sub task ($b, $script, %opt) {
     my $r = jail(['run', '--control', $b->{socket}, '--', 'sh', '-c',
@@ -58,7 +60,7 @@ my $java = -e '/usr/bin/java' || -e '/usr/lib/jvm';
 
 for my $user (ways()) {
     my $way = way($user);
-    my $b = broker(ca => $pem);
+    my $b = broker({ ca => $pem, ca_hash => $hash });
 
     subtest "$way: the directory and the bundles hold the broker's authority"
         => sub
@@ -122,7 +124,7 @@ subtest 'F-030 a store for Java holds the system\'s authorities and ours'
     => sub
 {
     plan skip_all => 'no keytool' if !-x '/usr/bin/keytool';
-    my $b = broker(ca => $pem);
+    my $b = broker({ ca => $pem, ca_hash => $hash });
     my $j = task($b, 'keytool -list -storepass changeit -keystore '
                  . '/etc/ssl/agent/cacerts > list 2>&1; '
                  . 'grep -c trustedCertEntry list; grep agent-broker list; '
@@ -140,11 +142,27 @@ subtest 'F-030 a store for Java holds the system\'s authorities and ours'
     fake_broker_end($b);
 };
 
+# as brokers did before they sent it
+
+subtest 'without ca_hash there is no link, and the bundles verify' => sub {
+    my $b = broker({ ca => $pem }, without => ['ca_hash']);
+    my $j = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
+        <<'END'])->{json};
+echo "files: $(ls -A /etc/ssl/certs | LC_ALL=C sort | sha256sum)"
+openssl verify leaf.pem
+END
+    my ($files) = $j->{stdout} =~ /^files: (\w+)/;
+    is($files, sha256_hex(join '', map { "$_\n" } @host),
+       'the directory has the names that it has on the host');
+    like($j->{stdout}, qr/^leaf\.pem: OK$/m, 'OpenSSL verifies by the bundle');
+    fake_broker_end($b);
+};
+
 # A host where there can be no layer: a mount lies in the directory
 
 subtest 'a mount of the host\'s among the certificates does no harm' => sub {
     plan skip_all => 'only root mounts' if $> != 0;
-    my $b = broker(ca => $pem);
+    my $b = broker({ ca => $pem, ca_hash => $hash });
     my $over = dir() . '/over';
     open my $f, '>', $over; print $f "covered\n"; close $f;
     my ($name) = grep { -f "/etc/ssl/certs/$_" && /\.pem$/ } @host;
@@ -172,7 +190,7 @@ for my $bad (undef, '', 'nonsense', "-----BEGIN CERTIFICATE-----\n*\n"
              . "-----END CERTIFICATE-----\n", 7, ['x']) {
     subtest 'E-027 no box for a "ca" of '
         . $json->allow_nonref->encode($bad) => sub {
-        my $b = broker(ca => $bad);
+        my $b = broker({ ca => $bad });
         my $r = jail(['run', '--control', $b->{socket}, '--', 'true']);
         is($r->{json}{error}{stage}, 'broker', 'the stage is broker');
         is($r->{status}, 125, 'the status is 125');

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "broker/broker.h"
 #include "broker/open_reply.h"
+#include "shared/protocol.h"
 
 
 #define UNIT_TASK                                                           \
@@ -26,6 +26,7 @@
     "\"box\":{\"isolation\":\"namespaces\",\"writable\":"                  \
     "[{\"path\":\"/tmp/work\",\"bytes\":268435456}],"                      \
     "\"readable\":[],\"env\":[]},\"new_key\":[1],\"ca\":\"PEM\","           \
+    "\"ca_hash\":\"0123abcd\","                                             \
     "\"policy_hash\":\"sha256:00\",\"doors\":"                             \
     "[{\"name\":\"proxy\",\"port\":8899},"                                \
     "{\"name\":\"dns-udp\",\"port\":53}]}"
@@ -46,12 +47,12 @@ good(void)
 static int
 read_task(json_t *task, box_spec_t *spec, uint64_t *limits, fault_t *fault)
 {
-    char  id[BROKER_TASK_ID_LEN + 1], hash[BROKER_HASH_MAX + 1];
+    char  id[PROTOCOL_ID_LEN + 1], hash[PROTOCOL_POLICY_HASH_LEN + 1];
 
     *spec = (box_spec_t) { 0 };
     *fault = (fault_t) { 0 };
 
-    return task_read(task, id, hash, limits, spec, fault);
+    return open_reply_read(task, id, hash, limits, spec, fault);
 }
 
 
@@ -76,6 +77,25 @@ a_right_description_is_read(void **state)
     assert_int_equal(spec.doors[0].port, 8899);
     assert_false(spec.doors[0].udp);
     assert_true(spec.doors[1].udp);
+    assert_string_equal(spec.trust.hash, "0123abcd");
+    json_decref(task);
+}
+
+
+static void
+the_hash_of_the_certificate_may_be_absent(void **state)
+{
+    json_t      *task;
+    fault_t      fault;
+    uint64_t     limits[LIMIT_COUNT];
+    box_spec_t   spec;
+
+    (void) state;
+
+    task = good();
+    assert_int_equal(json_object_del(task, "ca_hash"), 0);
+    assert_int_equal(read_task(task, &spec, limits, &fault), 0);
+    assert_string_equal(spec.trust.hash, "");
     json_decref(task);
 }
 
@@ -111,6 +131,13 @@ anything_else_is_refused(void **state)
         { NULL, "ca", NULL },
         { NULL, "ca", "null" },
         { NULL, "ca", "[]" },
+        { NULL, "ca_hash", "null" },
+        { NULL, "ca_hash", "7" },
+        { NULL, "ca_hash", "\"\"" },
+        { NULL, "ca_hash", "\"0123abc\"" },
+        { NULL, "ca_hash", "\"0123abcdef\"" },
+        { NULL, "ca_hash", "\"0123ABCD\"" },
+        { NULL, "ca_hash", "\"../../ab\"" },
         { NULL, "doors", NULL },
         { NULL, "doors", "[]" },
         { NULL, "doors", "{}" },
@@ -177,6 +204,7 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         cmocka_unit_test(a_right_description_is_read),
+        cmocka_unit_test(the_hash_of_the_certificate_may_be_absent),
         cmocka_unit_test(anything_else_is_refused),
     };
 
