@@ -13,13 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shared/utf8.h"
 #include "env/variables.h"
+#include "shared/utf8.h"
 
 
 static const char *variables_put(variables_t *v, const char *pair,
     size_t len);
-static bool variables_is_utf8(const char *text, size_t len);
 
 
 int
@@ -202,7 +201,7 @@ variables_put(variables_t *v, const char *pair, size_t len)
         return "has a value of more than 8192 bytes";
     }
 
-    if (!variables_is_utf8(pair + n + 1, len - n - 1)) {
+    if (!utf8_is_valid(pair + n + 1, len - n - 1, NULL, false)) {
         return "has a value that is not UTF-8";
     }
 
@@ -226,29 +225,4 @@ variables_put(variables_t *v, const char *pair, size_t len)
     v->pairs[v->n++] = copy;
 
     return NULL;
-}
-
-
-static bool
-variables_is_utf8(const char *text, size_t len)
-{
-    size_t  i;
-    utf8_t  u;
-
-    u = (utf8_t) { 0 };
-
-    for (i = 0; i < len; i++) {
-
-        switch (utf8_step(&u, (unsigned char) text[i])) {
-
-        case UTF8_MORE:
-        case UTF8_DONE:
-            break;
-
-        default:
-            return false;
-        }
-    }
-
-    return u.need == 0;
 }

@@ -34,7 +34,7 @@ static const media_type_magic_t  media_type_magics[] = {
 };
 
 
-static bool media_type_is_text(const unsigned char *head, size_t n);
+static bool media_type_is_text(uint32_t code);
 static bool media_type_is_json(const char *text, size_t n);
 static bool media_type_begins(const char *text, size_t n, const char *word);
 static const char *media_type_space(const char *text, const char *end);
@@ -57,7 +57,7 @@ media_type_of(const char *name, const unsigned char *head, size_t n)
         }
     }
 
-    if (!media_type_is_text(head, n)) {
+    if (!utf8_is_valid((const char *) head, n, media_type_is_text, true)) {
         return MEDIA_TYPE_UNKNOWN;
     }
 
@@ -92,41 +92,13 @@ media_type_of(const char *name, const unsigned char *head, size_t n)
 }
 
 
-/* UTF-8, perhaps cut in a character, without controls but those of text. */
+/* Of the controls, text has those of its lines and columns. */
 
 static bool
-media_type_is_text(const unsigned char *head, size_t n)
+media_type_is_text(uint32_t code)
 {
-    size_t  i;
-    utf8_t  u;
-
-    u = (utf8_t) { 0 };
-
-    for (i = 0; i < n; i++) {
-
-        switch (utf8_step(&u, head[i])) {
-
-        case UTF8_MORE:
-            break;
-
-        case UTF8_DONE:
-
-            if (u.bytes[0] < 0x20 && strchr("\t\n\f\r", u.bytes[0]) == NULL) {
-                return false;
-            }
-
-            if (u.bytes[0] == '\0') {
-                return false;
-            }
-
-            break;
-
-        default:
-            return false;
-        }
-    }
-
-    return true;
+    return code >= 0x20 || code == '\t' || code == '\n' || code == '\f'
+           || code == '\r';
 }
 
 

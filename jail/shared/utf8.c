@@ -9,8 +9,10 @@
 #include "jail/shared/utf8.h"
 
 
-static bool utf8_is_shown(const unsigned char *bytes, unsigned n);
 static bool utf8_second_is_valid(unsigned char first, unsigned char second);
+static uint32_t utf8_code(const utf8_t *u);
+static bool utf8_is_no_control(uint32_t code);
+static bool utf8_is_shown(uint32_t code);
 
 
 utf8_step_t
@@ -83,35 +85,67 @@ utf8_second_is_valid(unsigned char first, unsigned char second)
 
 
 bool
-utf8_is_printable(const char *text)
+utf8_is_valid(const char *text, size_t len, utf8_judge_pt *is_fine,
+    bool may_be_cut)
 {
-    utf8_t                u;
-    const unsigned char  *p;
+    size_t  i;
+    utf8_t  u;
 
     u = (utf8_t) { 0 };
 
-    for (p = (const unsigned char *) text; *p; p++) {
+    for (i = 0; i < len; i++) {
 
-        switch (utf8_step(&u, *p)) {
+        switch (utf8_step(&u, (unsigned char) text[i])) {
 
         case UTF8_MORE:
-            continue;
+            break;
 
         case UTF8_DONE:
+
+            if (is_fine && !is_fine(utf8_code(&u))) {
+                return false;
+            }
+
             break;
 
         default:
             return false;
         }
-
-        if (u.bytes[0] < 0x20 || u.bytes[0] == 0x7f
-            || (u.bytes[0] == 0xc2 && u.bytes[1] < 0xa0))
-        {
-            return false;
-        }
     }
 
-    return u.need == 0;
+    return u.need == 0 || may_be_cut;
+}
+
+
+bool
+utf8_is_printable(const char *text)
+{
+    return utf8_is_valid(text, strlen(text), utf8_is_no_control, false);
+}
+
+
+static bool
+utf8_is_no_control(uint32_t code)
+{
+    return code >= 0x20 && (code < 0x7f || code >= 0xa0);
+}
+
+
+/* Of a whole character: in the first byte a bit for each byte is set. */
+
+static uint32_t
+utf8_code(const utf8_t *u)
+{
+    uint32_t  code;
+    unsigned  i;
+
+    code = u->have > 1 ? u->bytes[0] & (0x7f >> u->have) : u->bytes[0];
+
+    for (i = 1; i < u->have; i++) {
+        code = code << 6 | (u->bytes[i] & 0x3f);
+    }
+
+    return code;
 }
 
 
@@ -122,6 +156,7 @@ utf8_escape(const char *text, char *dst, size_t cap)
     size_t                 n;
     utf8_t                 u;
     unsigned               i, len;
+    utf8_step_t            step;
     const unsigned char   *p;
 
     p = (const unsigned char *) text;
@@ -131,11 +166,11 @@ utf8_escape(const char *text, char *dst, size_t cap)
 
         /* a NUL ends a character that is cut, and is not passed over */
 
-        for (len = 1; utf8_step(&u, p[len - 1]) == UTF8_MORE; len++) {
+        for (len = 1; (step = utf8_step(&u, p[len - 1])) == UTF8_MORE; len++) {
             /* void */
         }
 
-        if (u.have == len && utf8_is_shown(p, len)) {
+        if (step == UTF8_DONE && utf8_is_shown(utf8_code(&u))) {
             (void) memcpy(piece, p, len);
             piece[len] = '\0';
 
@@ -146,7 +181,7 @@ utf8_escape(const char *text, char *dst, size_t cap)
 
             /* of a bad sequence the last byte may begin the next one */
 
-            len = u.have == len ? len : 1;
+            len = step == UTF8_DONE ? len : 1;
 
             for (i = 0; i < len; i++) {
                 (void) sprintf(piece + 4 * i, "\\x%02x", p[i]);
@@ -165,21 +200,13 @@ utf8_escape(const char *text, char *dst, size_t cap)
 }
 
 
-/* U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069: the bidi controls */
+/* The others turn the direction of what follows. */
 
 static bool
-utf8_is_shown(const unsigned char *b, unsigned n)
+utf8_is_shown(uint32_t code)
 {
-    if (n == 1) {
-        return b[0] >= 0x20 && b[0] < 0x7f && b[0] != '\\';
-    }
-
-    if (n == 2) {
-        return b[0] != 0xc2 || b[1] >= 0xa0;
-    }
-
-    return !(n == 3 && b[0] == 0xe2
-             && ((b[1] == 0x80 && (b[2] == 0x8e || b[2] == 0x8f
-                                   || (b[2] >= 0xaa && b[2] <= 0xae)))
-                 || (b[1] == 0x81 && b[2] >= 0xa6 && b[2] <= 0xa9)));
+    return utf8_is_no_control(code) && code != '\\'
+           && code != 0x200e && code != 0x200f
+           && (code < 0x202a || code > 0x202e)
+           && (code < 0x2066 || code > 0x2069);
 }

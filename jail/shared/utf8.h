@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 
 typedef struct {
@@ -28,6 +29,16 @@ typedef enum {
 
 /* After anything but UTF8_MORE the state is ready for the next character. */
 utf8_step_t utf8_step(utf8_t *state, unsigned char byte);
+
+/* Is a character, by its number, one of those that are wanted? */
+typedef bool (utf8_judge_pt)(uint32_t code);
+
+/*
+ * The len bytes are UTF-8, and is_fine, unless it is NULL, says so of each
+ * character.  may_be_cut: the last character need not be complete.
+ */
+bool utf8_is_valid(const char *text, size_t len, utf8_judge_pt *is_fine,
+    bool may_be_cut);
 
 /* Valid UTF-8 without control characters (C0, DEL, C1). */
 bool utf8_is_printable(const char *text);

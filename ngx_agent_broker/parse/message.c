@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "jail/shared/protocol.h"
+#include "jail/shared/utf8.h"
 #include "parse/message.h"
 
 
@@ -223,33 +224,16 @@ message_check(const message_row_t *row, json_t *object,
 }
 
 
-/* Within its size, and no byte that a log or a terminal would act on. */
+/* Within its size, and no character that a log or a terminal would act on. */
 
 static bool
 message_is_text(const json_t *value, size_t max)
 {
-    size_t       i, n;
     const char  *p;
 
     p = json_string_value(value);
-    n = json_string_length(value);
 
-    if (p == NULL || n > max) {
-        return false;
-    }
-
-    for (i = 0; i < n; i++) {
-        /* C1 too, which begins with 0xc2 in UTF-8 */
-
-        if ((unsigned char) p[i] < 0x20 || p[i] == 0x7f
-            || ((unsigned char) p[i] == 0xc2
-                && (unsigned char) p[i + 1] < 0xa0))
-        {
-            return false;
-        }
-    }
-
-    return true;
+    return p && json_string_length(value) <= max && utf8_is_printable(p);
 }
 
 

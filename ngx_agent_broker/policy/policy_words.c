@@ -38,7 +38,6 @@ typedef struct {
 static bool policy_is_path(const char *text);
 static const char *policy_path_refusal(const path_refusal_t *table, size_t n,
     const char *path);
-static bool policy_is_utf8(const char *text, bool (*is_fine)(uint32_t code));
 static bool policy_is_shown(uint32_t code);
 static bool policy_is_in_pem(uint32_t code);
 static bool policy_is_never_opened(const address_range_t *range);
@@ -260,53 +259,16 @@ bool
 policy_is_plain_text(const char *text, size_t max)
 {
     return text[0] != '\0' && strlen(text) <= max
-           && policy_is_utf8(text, policy_is_shown);
+           && utf8_is_valid(text, strlen(text), policy_is_shown, false);
 }
 
 
 bool
 policy_is_pem(const char *text)
 {
-    return policy_is_utf8(text, policy_is_in_pem) && strlen(text) <= PEM_MAX
+    return utf8_is_valid(text, strlen(text), policy_is_in_pem, false)
+           && strlen(text) <= PEM_MAX
            && strstr(text, "-----BEGIN ") != NULL;
-}
-
-
-static bool
-policy_is_utf8(const char *text, bool (*is_fine)(uint32_t code))
-{
-    utf8_t    u;
-    size_t    i;
-    uint32_t  code;
-
-    memset(&u, 0, sizeof(utf8_t));
-
-    for ( /* void */ ; *text; text++) {
-
-        switch (utf8_step(&u, (unsigned char) *text)) {
-
-        case UTF8_MORE:
-            continue;
-
-        case UTF8_DONE:
-            break;
-
-        default:
-            return false;
-        }
-
-        code = u.have > 1 ? u.bytes[0] & (0x7f >> u.have) : u.bytes[0];
-
-        for (i = 1; i < u.have; i++) {
-            code = code << 6 | (u.bytes[i] & 0x3f);
-        }
-
-        if (!is_fine(code)) {
-            return false;
-        }
-    }
-
-    return u.need == 0;
 }
 
 
