@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "broker/broker.h"
 #include "base/clock.h"
+#include "broker/broker.h"
 #include "broker/open_reply.h"
 
 
@@ -30,6 +30,9 @@
 
 
 static json_t *broker_env(const variables_t *variables);
+static json_t *broker_ask(control_t *c, json_t *request, fault_t *fault);
+static control_state_t broker_read(control_t **c, json_t **message,
+    fault_t *fault);
 static int broker_active(broker_t *b, int64_t now, fault_t *fault);
 static int broker_next(broker_t *b, int64_t now, fault_t *fault);
 static int broker_leased(broker_t *b, json_t *answer, fault_t *fault);
@@ -44,7 +47,6 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
 {
     json_t      *open, *answer;
-    int64_t      deadline;
     const char  *error;
 
     *b = (broker_t) { .state = BROKER_LOST, .path = path };
@@ -64,17 +66,7 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
                      "code_sha256", request->code_sha256,
                      "env", broker_env(request->variables));
 
-    if (open == NULL) {
-        return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
-    }
-
-    deadline = clock_ms() + BROKER_OPEN_WAIT;
-
-    if (control_send(b->active, open, NULL, 0, deadline, fault) != 0) {
-        return -1;
-    }
-
-    answer = control_answer(b->active, deadline, fault);
+    answer = broker_ask(b->active, open, fault);
 
     if (answer == NULL) {
         return -1;
@@ -135,20 +127,13 @@ broker_env(const variables_t *v)
 int
 broker_serve(broker_t *b, const int *doors, unsigned ndoors, fault_t *fault)
 {
-    json_t  *serve;
-
     (void) memcpy(b->doors, doors, ndoors * sizeof(int));
     b->ndoors = ndoors;
 
-    serve = json_pack("{s:s}", "op", PROTOCOL_SERVE);
-
-    if (serve == NULL) {
-        return fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
-    }
-
     b->deadline = clock_ms() + BROKER_OPEN_WAIT;
 
-    return control_send(b->active, serve, doors, ndoors, b->deadline, fault);
+    return control_send(b->active, json_pack("{s:s}", "op", PROTOCOL_SERVE),
+                        doors, ndoors, b->deadline, fault);
 }
 
 
@@ -189,29 +174,19 @@ broker_deadline(const broker_t *b)
 int
 broker_events(broker_t *b, int64_t now, fault_t *fault)
 {
-    json_t  *message;
+    json_t   *message;
+    fault_t   ignored;
 
     if (b->state == BROKER_NONE || b->state == BROKER_LOST) {
         return 0;
     }
 
-    while (b->draining) {
+    /* what crossed the resumption on its way is of no use */
 
-        switch (control_read(b->draining, &message)) {
+    ignored = (fault_t) { 0 };
 
-        case CONTROL_MESSAGE:
-            json_decref(message);
-            continue;
-
-        case CONTROL_AGAIN:
-            break;
-
-        default:
-            control_free(b->draining);
-            b->draining = NULL;
-        }
-
-        break;
+    while (broker_read(&b->draining, &message, &ignored) == CONTROL_MESSAGE) {
+        json_decref(message);
     }
 
     if (broker_active(b, now, fault) != 0) {
@@ -245,40 +220,44 @@ broker_events(broker_t *b, int64_t now, fault_t *fault)
 }
 
 
+/*
+ * The next message of a connection that may be NULL, without waiting.  One
+ * that is closed, or not to be understood, is gone afterwards.
+ */
+
+static control_state_t
+broker_read(control_t **c, json_t **message, fault_t *fault)
+{
+    control_state_t  state;
+
+    state = *c ? control_read(*c, message) : CONTROL_AGAIN;
+
+    if (state == CONTROL_GARBAGE) {
+        (void) fault_set(fault, STAGE_BROKER, EPROTO,
+                         "the broker broke the protocol");
+    }
+
+    if (state == CONTROL_CLOSED || state == CONTROL_GARBAGE) {
+        control_free(*c);
+        *c = NULL;
+    }
+
+    return state;
+}
+
+
 static int
 broker_active(broker_t *b, int64_t now, fault_t *fault)
 {
-    json_t      *message;
-    const char  *event;
+    int               rc;
+    json_t           *message;
+    const char       *event;
+    control_state_t   state;
 
-    while (b->active) {
-
-        switch (control_read(b->active, &message)) {
-
-        case CONTROL_AGAIN:
-            return 0;
-
-        case CONTROL_GARBAGE:
-            return fault_set(fault, STAGE_BROKER, EPROTO,
-                             "the broker broke the protocol");
-
-        case CONTROL_CLOSED:
-            control_free(b->active);
-            b->active = NULL;
-
-            if (b->state == BROKER_OPEN) {
-                return fault_set(fault, STAGE_BROKER, ECONNRESET,
-                                 "the broker closed the connection instead "
-                                 "of taking the doors");
-            }
-
-            broker_resume(b, now);
-            return 0;
-
-        case CONTROL_MESSAGE:
-            break;
-        }
-
+    while ((state = broker_read(&b->active, &message, fault))
+           == CONTROL_MESSAGE)
+    {
+        rc = 0;
         event = json_string_value(json_object_get(message, "event"));
 
         if (event) {
@@ -289,47 +268,41 @@ broker_active(broker_t *b, int64_t now, fault_t *fault)
                 broker_resume(b, now);
             }
 
-        } else if (json_object_get(message, "ok")
-                   && broker_leased(b, message, fault) != 0)
-        {
-            json_decref(message);
-            return -1;
+        } else if (json_object_get(message, "ok")) {
+            rc = broker_leased(b, message, fault);
         }
 
         json_decref(message);
+
+        if (rc != 0) {
+            return -1;
+        }
     }
 
-    return 0;
+    if (state == CONTROL_CLOSED && b->state == BROKER_OPEN) {
+        return fault_set(fault, STAGE_BROKER, ECONNRESET,
+                         "the broker closed the connection instead of taking "
+                         "the doors");
+    }
+
+    if (state == CONTROL_CLOSED) {
+        broker_resume(b, now);
+    }
+
+    return state == CONTROL_GARBAGE ? -1 : 0;
 }
 
 
 static int
 broker_next(broker_t *b, int64_t now, fault_t *fault)
 {
-    int      rc;
-    json_t  *message;
+    int               rc;
+    json_t           *message;
+    control_state_t   state;
 
-    while (b->next) {
-
-        switch (control_read(b->next, &message)) {
-
-        case CONTROL_AGAIN:
-            return 0;
-
-        case CONTROL_GARBAGE:
-            return fault_set(fault, STAGE_BROKER, EPROTO,
-                             "the broker broke the protocol");
-
-        case CONTROL_CLOSED:
-            control_free(b->next);
-            b->next = NULL;
-            broker_retry(b, now);
-            return 0;
-
-        case CONTROL_MESSAGE:
-            break;
-        }
-
+    while ((state = broker_read(&b->next, &message, fault))
+           == CONTROL_MESSAGE)
+    {
         if (json_object_get(message, "ok") == NULL) {
             json_decref(message);
             continue;
@@ -349,7 +322,11 @@ broker_next(broker_t *b, int64_t now, fault_t *fault)
         b->retry_at = 0;
     }
 
-    return 0;
+    if (state == CONTROL_CLOSED) {
+        broker_retry(b, now);
+    }
+
+    return state == CONTROL_GARBAGE ? -1 : 0;
 }
 
 
@@ -423,9 +400,9 @@ broker_try(broker_t *b, int64_t now)
                        "task_id", b->task_id,
                        "lease", b->lease);
 
-    if (resume == NULL
-        || control_send(b->next, resume, b->doors, b->ndoors, b->deadline,
-                        &ignored) != 0)
+    if (control_send(b->next, resume, b->doors, b->ndoors, b->deadline,
+                     &ignored)
+        != 0)
     {
         control_free(b->next);
         b->next = NULL;
@@ -477,10 +454,7 @@ broker_near_limit(broker_t *b, const char *limit, uint64_t used)
                         "limit", limit, "used", (json_int_t) used);
     ignored = (fault_t) { 0 };
 
-    if (message) {
-        (void) control_send(b->active, message, NULL, 0, clock_ms(),
-                            &ignored);
-    }
+    (void) control_send(b->active, message, NULL, 0, clock_ms(), &ignored);
 }
 
 
@@ -532,9 +506,7 @@ broker_close(broker_t *b, const broker_close_t *end)
 
     deadline = clock_ms() + BROKER_CLOSE_WAIT;
 
-    if (close == NULL
-        || control_send(b->active, close, NULL, 0, deadline, &ignored) != 0)
-    {
+    if (control_send(b->active, close, NULL, 0, deadline, &ignored) != 0) {
         return NULL;
     }
 
@@ -575,7 +547,6 @@ json_t *
 broker_policy(const char *path, const char *policy, fault_t *fault)
 {
     json_t     *ask, *answer, *object;
-    int64_t     deadline;
     control_t  *c;
 
     c = control_connect(path, fault);
@@ -585,37 +556,43 @@ broker_policy(const char *path, const char *policy, fault_t *fault)
     }
 
     object = NULL;
-    answer = NULL;
-    deadline = clock_ms() + BROKER_OPEN_WAIT;
-
     ask = json_pack("{s:i, s:s, s:s}", "v", PROTOCOL_VERSION,
                     "op", PROTOCOL_POLICY, "policy", policy);
 
-    if (ask == NULL) {
-        (void) fault_set(fault, STAGE_BROKER, ENOMEM, "no memory");
+    answer = broker_ask(c, ask, fault);
 
-    } else if (control_send(c, ask, NULL, 0, deadline, fault) == 0) {
-        answer = control_answer(c, deadline, fault);
-    }
+    if (answer && !json_is_true(json_object_get(answer, "ok"))) {
+        (void) control_refused(answer, fault);
 
-    if (answer) {
+    } else if (answer) {
         object = json_object_get(answer, "policy");
 
-        if (!json_is_true(json_object_get(answer, "ok"))) {
-            object = NULL;
-            (void) control_refused(answer, fault);
+        if (json_is_object(object)) {
+            json_incref(object);
 
-        } else if (!json_is_object(object)) {
+        } else {
             object = NULL;
             (void) fault_set(fault, STAGE_BROKER, EPROTO,
                              "the broker's answer has no policy");
         }
-
-        json_incref(object);
-        json_decref(answer);
     }
 
+    json_decref(answer);
     control_free(c);
 
     return object;
+}
+
+
+/* Drops the reference to the request; NULL with the fault set. */
+
+static json_t *
+broker_ask(control_t *c, json_t *request, fault_t *fault)
+{
+    int64_t  deadline;
+
+    deadline = clock_ms() + BROKER_OPEN_WAIT;
+
+    return control_send(c, request, NULL, 0, deadline, fault) == 0
+           ? control_answer(c, deadline, fault) : NULL;
 }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd_pass.h"
 #include "broker/control.h"
+#include "shared/utf8.h"
 
 
 typedef struct {
@@ -36,7 +37,6 @@ static const control_error_t  control_errors[] = {
 
 
 static int control_wait(control_t *c, short events, int64_t deadline);
-static bool control_is_text(const char *text, size_t max);
 
 
 control_t *
@@ -276,11 +276,11 @@ control_refused(json_t *answer, fault_t *fault)
     error = json_string_value(json_object_get(answer, "error"));
     text = json_string_value(json_object_get(answer, "message"));
 
-    if (error == NULL || !control_is_text(error, 64)) {
+    if (error == NULL || strlen(error) > 64 || !utf8_is_printable(error)) {
         error = PROTOCOL_INTERNAL;
     }
 
-    if (text == NULL || !control_is_text(text, 300)) {
+    if (text == NULL || strlen(text) > 300 || !utf8_is_printable(text)) {
         text = "no message";
     }
 
@@ -323,19 +323,4 @@ control_wait(control_t *c, short events, int64_t deadline)
             return -1;
         }
     }
-}
-
-
-static bool
-control_is_text(const char *text, size_t max)
-{
-    size_t  i;
-
-    for (i = 0; text[i]; i++) {
-        if (i == max || (unsigned char) text[i] < 0x20 || text[i] == 0x7f) {
-            return false;
-        }
-    }
-
-    return true;
 }

@@ -36,8 +36,9 @@ control_t *control_connect(const char *path, fault_t *fault);
 void control_free(control_t *control);
 
 /*
- * Sends one message and drops the reference to it.  Waits no longer than
- * until deadline, in ms of clock_ms().
+ * Sends one message and drops the reference to it; NULL is one for which
+ * there was no memory.  Waits no longer than until deadline, in ms of
+ * clock_ms().
  */
 int control_send(control_t *control, json_t *message, const int *fds,
     unsigned nfds, int64_t deadline, fault_t *fault);
