@@ -1,23 +1,22 @@
 /*
  * PEM by its two lines and base64 (RFC 7468).  The text comes from the broker,
- * and is still read as a stranger's.
+ * and is still read as a stranger's.  Of OpenSSL's EVP only the decoder is
+ * used, which needs no set-up.
  */
 
 #include <string.h>
 
+#include <openssl/evp.h>
+
 #include "env/certificate.h"
-
-
-static int certificate_digit(char c);
 
 
 long
 certificate_next(const char **pem, uint8_t der[CERTIFICATE_DER_MAX])
 {
-    int          digit;
-    size_t       n, bits;
-    uint32_t     value;
-    const char  *p, *end;
+    int              n, last;
+    const char      *p, *end;
+    EVP_ENCODE_CTX  *ctx;
 
     static const char  begin[] = "-----BEGIN CERTIFICATE-----";
     static const char  finish[] = "-----END CERTIFICATE-----";
@@ -34,51 +33,29 @@ certificate_next(const char **pem, uint8_t der[CERTIFICATE_DER_MAX])
         return -1;
     }
 
-    n = 0;
-    bits = 0;
-    value = 0;
+    p += sizeof(begin) - 1;
+    ctx = EVP_ENCODE_CTX_new();
 
-    for (p += sizeof(begin) - 1; p < end; p++) {
-
-        if (strchr(" \t\r\n=", *p)) {
-            continue;
-        }
-
-        digit = certificate_digit(*p);
-
-        if (digit == -1) {
-            return -1;
-        }
-
-        value = value << 6 | (uint32_t) digit;
-        bits += 6;
-
-        if (bits >= 8) {
-
-            if (n == CERTIFICATE_DER_MAX) {
-                return -1;
-            }
-
-            bits -= 8;
-            der[n++] = (uint8_t) (value >> bits);
-        }
+    if (ctx == NULL || (end - p) / 4 * 3 > CERTIFICATE_DER_MAX) {
+        EVP_ENCODE_CTX_free(ctx);
+        return -1;
     }
 
+    EVP_DecodeInit(ctx);
+
+    if (EVP_DecodeUpdate(ctx, der, &n, (const unsigned char *) p,
+                         (int) (end - p))
+        == -1
+        || EVP_DecodeFinal(ctx, der + n, &last) == -1)
+    {
+        n = -1;
+
+    } else {
+        n += last;
+    }
+
+    EVP_ENCODE_CTX_free(ctx);
     *pem = end + sizeof(finish) - 1;
 
-    return n ? (long) n : -1;
-}
-
-
-static int
-certificate_digit(char c)
-{
-    const char  *p;
-
-    static const char  digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    p = c ? strchr(digits, c) : NULL;
-
-    return p ? (int) (p - digits) : -1;
+    return n > 0 ? n : -1;
 }

@@ -61,9 +61,9 @@ static int artifacts_fault(artifacts_walk_t *w, const char *what);
 int
 artifacts_prepare(artifacts_t *a, const char *path, fault_t *fault)
 {
-    size_t        n;
-    char        **names;
-    struct stat   st;
+    int               n;
+    struct stat       st;
+    struct dirent   **entries;
 
     a->path = path;
     a->is_made = (mkdir(path, 0700) == 0);
@@ -84,14 +84,14 @@ artifacts_prepare(artifacts_t *a, const char *path, fault_t *fault)
         return 0;
     }
 
-    names = directory_names(a->dir, &n);
+    n = directory_read(a->dir, &entries);
 
-    if (names == NULL) {
+    if (n == -1) {
         return fault_set(fault, STAGE_OUT, errno, "%.200s cannot be listed",
                          path);
     }
 
-    directory_free(names, n);
+    directory_free(entries, n);
 
     if (n > 0) {
         return fault_set_cause(fault, STAGE_OUT, ENOTEMPTY,
@@ -295,7 +295,7 @@ artifacts_refusal(artifacts_walk_t *w, const walk_entry_t *e)
 static int
 artifacts_make(artifacts_walk_t *w, const char *path, bool is_dir)
 {
-    int          rc, err, parent;
+    int          rc, parent;
     const char  *name;
 
     parent = beneath_parent(w->artifacts->dir, path, &name);
@@ -317,9 +317,7 @@ artifacts_make(artifacts_walk_t *w, const char *path, bool is_dir)
                     0600);
     }
 
-    err = errno;
-    (void) close(parent);
-    errno = err;
+    beneath_close(parent);
 
     if (rc != -1) {
         w->nmade++;

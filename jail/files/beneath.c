@@ -48,6 +48,21 @@ beneath_read(int dir, const char *name, int entry, int flags)
 }
 
 
+void
+beneath_close(int fd)
+{
+    int  err;
+
+    err = errno;
+
+    if (fd != -1) {
+        (void) close(fd);
+    }
+
+    errno = err;
+}
+
+
 int
 beneath_parent(int dir, const char *path, const char **name)
 {

@@ -21,6 +21,9 @@ int beneath_open(int dir, const char *path, int flags);
  */
 int beneath_read(int dir, const char *name, int entry, int flags);
 
+/* Closes what was opened, if it was; errno stays. */
+void beneath_close(int fd);
+
 /* The directory that the path is in; *name gets its last component. */
 int beneath_parent(int dir, const char *path, const char **name);
 

@@ -1,17 +1,18 @@
 /*
- * The names in a directory, sorted by their bytes, without "." and "..".
+ * The entries of a directory, sorted by the bytes of their names, without "."
+ * and "..".
  */
 
 #ifndef JAIL_DIRECTORY_H
 #define JAIL_DIRECTORY_H
 
-#include <stddef.h>
+#include <dirent.h>
 
 
-/* NULL with errno set; else for directory_free(), also when empty. */
-char **directory_names(int dir, size_t *n);
+/* Their number, and *entries for directory_free(); or -1 with errno. */
+int directory_read(int dir, struct dirent ***entries);
 
-void directory_free(char **names, size_t n);
+void directory_free(struct dirent **entries, int n);
 
 
 #endif /* JAIL_DIRECTORY_H */

@@ -34,21 +34,23 @@ walk_below(walk_t *w, int dir)
 static int
 walk_directory(walk_t *w, int dir, size_t len, unsigned depth)
 {
-    int           rc;
-    char        **names;
-    size_t        i, n, m;
-    walk_entry_t  unnamed;
+    int             rc, i, n;
+    size_t          m;
+    const char     *name;
+    walk_entry_t    unnamed;
+    struct dirent **entries;
 
-    names = directory_names(dir, &n);
+    n = directory_read(dir, &entries);
 
-    if (names == NULL) {
+    if (n == -1) {
         return -1;
     }
 
     rc = 0;
 
     for (i = 0; i < n; i++) {
-        m = strlen(names[i]);
+        name = entries[i]->d_name;
+        m = strlen(name);
 
         if (len + 1 + m > WALK_PATH_MAX) {
             unnamed = (walk_entry_t) { .fd = -1, .refused = "too_deep" };
@@ -60,9 +62,9 @@ walk_directory(walk_t *w, int dir, size_t len, unsigned depth)
                 w->path[len] = '/';
             }
 
-            (void) memcpy(w->path + len + (len > 0), names[i], m + 1);
+            (void) memcpy(w->path + len + (len > 0), name, m + 1);
 
-            rc = walk_entry(w, dir, names[i], len + (len > 0) + m, depth);
+            rc = walk_entry(w, dir, name, len + (len > 0) + m, depth);
         }
 
         if (rc != 0) {
@@ -72,7 +74,7 @@ walk_directory(walk_t *w, int dir, size_t len, unsigned depth)
         w->path[len] = '\0';
     }
 
-    directory_free(names, n);
+    directory_free(entries, n);
 
     return rc;
 }

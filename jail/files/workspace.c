@@ -227,9 +227,8 @@ workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
 static void
 workspace_clean(workspace_t *w)
 {
-    int      dir;
-    char   **names;
-    size_t   i, n;
+    int              dir, i, n;
+    struct dirent  **entries;
 
     dir = beneath_open(w->dir, WORKSPACE_STAGING, O_RDONLY|O_DIRECTORY);
 
@@ -237,14 +236,14 @@ workspace_clean(workspace_t *w)
         return;
     }
 
-    names = directory_names(dir, &n);
+    n = directory_read(dir, &entries);
 
-    for (i = 0; names && i < n; i++) {
-        (void) unlinkat(dir, names[i], 0);
-    }
+    if (n != -1) {
+        for (i = 0; i < n; i++) {
+            (void) unlinkat(dir, entries[i]->d_name, 0);
+        }
 
-    if (names) {
-        directory_free(names, n);
+        directory_free(entries, n);
     }
 
     (void) close(dir);

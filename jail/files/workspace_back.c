@@ -292,7 +292,7 @@ workspace_stage(back_t *b)
 static int
 workspace_stage_file(back_t *b, const back_change_t *c, const char *name)
 {
-    int              in, out, err;
+    int              in, out;
     mode_t           mode;
     uint64_t         size;
     struct timespec  times[2];
@@ -334,17 +334,8 @@ workspace_stage_file(back_t *b, const back_change_t *c, const char *name)
 
 failed:
 
-    err = errno;
-
-    if (in != -1) {
-        (void) close(in);
-    }
-
-    if (out != -1) {
-        (void) close(out);
-    }
-
-    errno = err;
+    beneath_close(in);
+    beneath_close(out);
 
     return -1;
 }
@@ -417,7 +408,7 @@ workspace_apply(back_t *b)
 static int
 workspace_remove(back_t *b, const tree_entry_t *old)
 {
-    int          rc, err, parent;
+    int          rc, parent;
     const char  *name;
 
     parent = beneath_parent(b->workspace->dir, old->path, &name);
@@ -428,9 +419,7 @@ workspace_remove(back_t *b, const tree_entry_t *old)
 
     rc = unlinkat(parent, name, old->type == S_IFDIR ? AT_REMOVEDIR : 0);
 
-    err = errno;
-    (void) close(parent);
-    errno = err;
+    beneath_close(parent);
 
     return rc;
 }
@@ -441,7 +430,7 @@ workspace_remove(back_t *b, const tree_entry_t *old)
 static int
 workspace_put(back_t *b, const back_change_t *c, const char *staged)
 {
-    int          rc, err, parent;
+    int          rc, parent;
     const char  *name;
 
     if (c->old && (c->old->type == S_IFDIR) != (c->new->type == S_IFDIR)
@@ -470,9 +459,7 @@ workspace_put(back_t *b, const back_change_t *c, const char *staged)
         }
     }
 
-    err = errno;
-    (void) close(parent);
-    errno = err;
+    beneath_close(parent);
 
     return rc;
 }
@@ -483,7 +470,7 @@ workspace_put(back_t *b, const back_change_t *c, const char *staged)
 static const char *
 workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 {
-    int          rc, err, parent;
+    int          rc, parent;
     const char  *name, *path;
     struct stat  st;
 
@@ -500,11 +487,10 @@ workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
     }
 
     rc = fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW);
-    err = errno;
-    (void) close(parent);
+    beneath_close(parent);
 
     if (old == NULL) {
-        return rc == -1 && err == ENOENT ? NULL : "conflict";
+        return rc == -1 && errno == ENOENT ? NULL : "conflict";
     }
 
     if (rc == -1 || (st.st_mode & S_IFMT) != old->type) {
