@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,9 @@ static const readable_refusal_t  readable_refusals[] = {
 };
 
 
-static bool readable_holds(const char *above, const char *path);
+static bool readable_is_beneath(const char *path, const char *dir);
+static bool readable_meets_home(const char *path, const char *home,
+    bool below);
 static bool readable_has_socket(int fd, int depth);
 static int readable_refuse(const char *path, const char *real,
     const char *why, fault_t *fault);
@@ -107,20 +110,20 @@ readable_judge(const char *path, fault_t *fault)
 bool
 readable_overlaps(const char *one, const char *other)
 {
-    return readable_holds(one, other) || readable_holds(other, one);
+    return readable_is_beneath(other, one) || readable_is_beneath(one, other);
 }
 
 
-/* The second is the first, or below it. */
+/* The path is the directory, or below it. */
 
 static bool
-readable_holds(const char *above, const char *path)
+readable_is_beneath(const char *path, const char *dir)
 {
     size_t  n;
 
-    n = strlen(above);
+    n = strlen(dir);
 
-    return strncmp(above, path, n) == 0
+    return strncmp(dir, path, n) == 0
            && (path[n] == '\0' || path[n] == '/' || n == 1);
 }
 
@@ -133,19 +136,14 @@ readable_holds(const char *above, const char *path)
 bool
 readable_home(const char *path, bool below)
 {
-    char           line[1024], real[PATH_MAX], *field[7], *p;
-    FILE          *file;
-    bool           found;
-    size_t         n;
-    unsigned long  uid;
-    const char    *home;
+    FILE           *file;
+    bool            found;
+    const char     *home;
+    struct passwd  *user;
 
     home = getenv("HOME");
 
-    if (home && home[0] == '/' && realpath(home, real) && real[1] != '\0'
-        && (below ? readable_overlaps(path, real)
-                  : readable_holds(path, real)))
-    {
+    if (home && readable_meets_home(path, home, below)) {
         return true;
     }
 
@@ -157,32 +155,26 @@ readable_home(const char *path, bool below)
 
     found = false;
 
-    while (!found && fgets(line, sizeof(line), file)) {
-
-        for (n = 0, p = line; n < 7 && p; n++) {
-            field[n] = strsep(&p, ":\n");
-        }
-
-        if (n < 7) {
-            continue;
-        }
-
-        uid = strtoul(field[2], NULL, 10);
-
-        if ((uid != 0 && uid < READABLE_USERS) || uid == READABLE_NOBODY
-            || field[5][0] != '/' || realpath(field[5], real) == NULL
-            || real[1] == '\0')
-        {
-            continue;
-        }
-
-        found = below ? readable_overlaps(path, real)
-                      : readable_holds(path, real);
+    while (!found && (user = fgetpwent(file)) != NULL) {
+        found = (user->pw_uid == 0 || user->pw_uid >= READABLE_USERS)
+                && user->pw_uid != READABLE_NOBODY
+                && readable_meets_home(path, user->pw_dir, below);
     }
 
     (void) fclose(file);
 
     return found;
+}
+
+
+static bool
+readable_meets_home(const char *path, const char *home, bool below)
+{
+    char  real[PATH_MAX];
+
+    return home[0] == '/' && realpath(home, real) && real[1] != '\0'
+           && (below ? readable_overlaps(path, real)
+                     : readable_is_beneath(real, path));
 }
 
 

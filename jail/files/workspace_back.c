@@ -57,7 +57,7 @@ typedef struct {
 static int workspace_plan(back_t *b);
 static void workspace_judge(back_t *b, const tree_entry_t *old,
     const tree_entry_t *new);
-static bool workspace_is_below(const char *path, const char *dir);
+static bool workspace_is_beneath(const char *path, const char *dir);
 static int workspace_stage(back_t *b);
 static int workspace_stage_file(back_t *b, const back_change_t *c,
     const char *name);
@@ -174,7 +174,7 @@ workspace_plan(back_t *b)
             }
 
         } else if (new == NULL && hidden
-                   && workspace_is_below(old->path, hidden))
+                   && workspace_is_beneath(old->path, hidden))
         {
 
             /* not gone: it is where nobody could look */
@@ -232,7 +232,7 @@ workspace_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 
 
 static bool
-workspace_is_below(const char *path, const char *dir)
+workspace_is_beneath(const char *path, const char *dir)
 {
     size_t  n;
 
