@@ -224,7 +224,7 @@ sub names_in ($file) {
     my @found;
 
     $text =~ s/^__(?:END|DATA)__\n.*//ms;
-    $text =~ s/^(\s*#.*)/' ' x length $1/gme;
+    $text =~ s/^([ \t]*#.*)/' ' x length $1/gme;
     $text =~ s{(<<"?'?([A-Z]+)"?'?.*\n)(.*?)^\2$}
               {$1 . $3 =~ s/[^\n]/ /gr . ' ' x length $2}gmse;
 

@@ -386,7 +386,7 @@ END_OF_PYTHON
             or diag $j->{stderr};
     };
 
-    subtest "F-011 F-021 $way: sudo and su do not hang, bytes that are no "
+    subtest "F-011 F-021 $way: sudo and su do not hang, bytes that are not "
             . "text do not either" => sub
     {
         my $j = box('printf "a\377\376b"; sudo -n true || su -c true </dev/null '
