@@ -55,7 +55,7 @@ static int fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
 
 
 const char *
-stage_name(stage_t stage)
+fault_stage_name(stage_t stage)
 {
     return stage < STAGE_COUNT ? stage_names[stage] : "unknown";
 }
@@ -142,13 +142,13 @@ fault_print(const fault_t *fault)
     utf8_escape(fault->message, message, sizeof(message));
     utf8_escape(fault->fix, fix, sizeof(fix));
 
-    (void) fprintf(stderr, "jail: %s: %s%s%s\n", stage_name(fault->stage),
+    (void) fprintf(stderr, "jail: %s: %s%s%s\n", fault_stage_name(fault->stage),
                    message, fix[0] ? "; " : "", fix);
 }
 
 
 const char *
-errno_name(int err)
+fault_errno_name(int err)
 {
     return err == 0 ? NULL : strerrorname_np(err);
 }

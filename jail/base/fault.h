@@ -115,7 +115,7 @@ typedef struct {
 } fault_t;
 
 
-const char *stage_name(stage_t stage);
+const char *fault_stage_name(stage_t stage);
 
 /*
  * Records a fault unless one is recorded already; always returns -1.  With
@@ -137,7 +137,7 @@ void fault_fix(fault_t *fault, const char *fmt, ...)
 void fault_print(const fault_t *fault);
 
 /* "EPERM" for EPERM; NULL for 0. */
-const char *errno_name(int err);
+const char *fault_errno_name(int err);
 
 
 #endif /* JAIL_FAULT_H */

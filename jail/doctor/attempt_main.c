@@ -121,7 +121,7 @@ attempt_main(int argc, char **argv)
 
         works = attempt_in_child(&a->control, &t) == 0;
         err = attempt_in_child(&a->forbidden, &t);
-        name = errno_name(err);
+        name = fault_errno_name(err);
 
         (void) json_array_append_new(report,
                      json_pack("{s:s, s:b, s:s?, s:b}",

@@ -163,7 +163,7 @@ attempt_fault(const json_t *fault, layer_result_t *r)
     name = json_string_value(json_object_get(fault, "stage"));
 
     for (stage = STAGE_NONE; name && stage < STAGE_COUNT; stage++) {
-        if (strcmp(stage_name(stage), name) == 0) {
+        if (strcmp(fault_stage_name(stage), name) == 0) {
             r->stage = stage;
         }
     }
@@ -171,7 +171,7 @@ attempt_fault(const json_t *fault, layer_result_t *r)
     name = json_string_value(json_object_get(fault, "errno"));
 
     for (err = 1; name && err < 256; err++) {
-        if (errno_name(err) && strcmp(errno_name(err), name) == 0) {
+        if (fault_errno_name(err) && strcmp(fault_errno_name(err), name) == 0) {
             r->err = err;
             break;
         }

@@ -45,10 +45,10 @@ doctor_report_json(const doctor_t *d, const layer_result_t *results,
                       "name", layer_table[i].name,
                       "state", state_names[r->state],
                       "required", layer_table[i].required,
-                      "stage", r->stage == STAGE_NONE ? NULL
-                                                      : stage_name(r->stage),
-                      "errno", r->state == LAYER_OK ? NULL
-                                                    : errno_name(r->err),
+                      "stage", r->stage == STAGE_NONE
+                               ? NULL : fault_stage_name(r->stage),
+                      "errno", r->state == LAYER_OK
+                               ? NULL : fault_errno_name(r->err),
                       "detail", r->detail,
                       "fix", r->fix[0] ? r->fix : NULL));
     }
@@ -105,7 +105,7 @@ doctor_report_text(const doctor_t *d, const layer_result_t *results, bool ok)
             broker = r->state;
         }
 
-        name = r->state == LAYER_OK ? NULL : errno_name(r->err);
+        name = r->state == LAYER_OK ? NULL : fault_errno_name(r->err);
 
         (void) snprintf(text, sizeof(text), "%s%s%s", name ? name : "",
                         name && r->detail[0] ? ": " : "", r->detail);

@@ -380,7 +380,8 @@ workspace_apply(back_t *b)
             why = workspace_conflict(b, c->old, NULL);
 
             if (why == NULL && workspace_remove(b, c->old) != 0) {
-                why = errno == ENOTEMPTY ? "not_empty" : errno_name(errno);
+                why = errno == ENOTEMPTY ? "not_empty"
+                                         : fault_errno_name(errno);
             }
 
             workspace_tell(b, why ? "refused" : "removed", c->old, why);
@@ -395,7 +396,7 @@ workspace_apply(back_t *b)
             why = workspace_conflict(b, c->old, c->new);
 
             if (why == NULL && workspace_put(b, c, name) != 0) {
-                why = errno_name(errno);
+                why = fault_errno_name(errno);
             }
 
             workspace_tell(b, why ? "refused" : c->old ? "changed" : "added",

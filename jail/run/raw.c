@@ -72,10 +72,10 @@ raw_status(const result_t *r, int canceled)
 
 
 void
-raw_tell(const result_t *r)
+raw_print(const result_t *r)
 {
     if (raws[r->reason].words) {
-        (void) fprintf(stderr, "jail: %s: %s\n", reason_name(r->reason),
+        (void) fprintf(stderr, "jail: %s: %s\n", result_reason_name(r->reason),
                        raws[r->reason].words);
     }
 

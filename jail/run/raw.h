@@ -13,7 +13,7 @@
 int raw_status(const result_t *result, int canceled);
 
 /* Says on the standard error what no exit status tells. */
-void raw_tell(const result_t *result);
+void raw_print(const result_t *result);
 
 
 #endif /* JAIL_RAW_H */

@@ -42,7 +42,7 @@ static json_t *result_signal(int sig);
 
 
 const char *
-reason_name(reason_t reason)
+result_reason_name(reason_t reason)
 {
     return reason_names[reason];
 }
@@ -131,7 +131,7 @@ result_text(result_t *r)
                      "timed_out", r->reason == REASON_TIMEOUT,
 
                      "schema", RESULT_SCHEMA,
-                     "reason", reason_name(r->reason),
+                     "reason", result_reason_name(r->reason),
                      "signal", result_signal(r->signal),
                      "stderr", err,
                      "error", result_error(&r->fault),
@@ -304,8 +304,8 @@ result_error(const fault_t *fault)
     }
 
     return json_pack("{s:s, s:s?, s:o, s:o}",
-                     "stage", stage_name(fault->stage),
-                     "errno", errno_name(fault->err),
+                     "stage", fault_stage_name(fault->stage),
+                     "errno", fault_errno_name(fault->err),
                      "message", result_words(fault->message),
                      "fix", fault->fix[0] ? result_words(fault->fix)
                                           : json_null());

@@ -99,7 +99,7 @@ typedef struct {
 } result_t;
 
 
-const char *reason_name(reason_t reason);
+const char *result_reason_name(reason_t reason);
 
 /* The reason, and exit_code and signal that go with it. */
 void result_judge(result_t *result, const verdict_t *verdict);

@@ -91,7 +91,7 @@ run(options_t *options, char *scrub, size_t scrub_len)
         run_close(&r);
 
         if (options->raw) {
-            raw_tell(&r.result);
+            raw_print(&r.result);
             status = raw_status(&r.result, r.supervise.canceled);
 
         } else {
@@ -160,8 +160,8 @@ run_close(run_t *r)
 
         end = (broker_close_t) {
             .reason = result->fault.stage == STAGE_USAGE
-                      ? reason_name(REASON_SETUP)
-                      : reason_name(result->reason),
+                      ? result_reason_name(REASON_SETUP)
+                      : result_reason_name(result->reason),
             .exit_code = result->exit_code,
             .wall_ms = result->wall_ms,
             .cpu_ms = result->cpu_ms,

@@ -321,7 +321,7 @@ supervise_act(supervise_t *s, const report_t *report, const int *fds,
                                report->detail[0] ? "%s"
                                                  : "the step \"%s\" failed",
                                report->detail[0] ? report->detail
-                                                 : stage_name(stage));
+                                                 : fault_stage_name(stage));
         supervise_kill(s, REASON_SETUP);
         break;
     }

@@ -23,12 +23,12 @@ a_sentence_fits_and_is_plain(void **state)
         }
 
         expect(strlen(r->fix) < sizeof(((fault_t *) 0)->fix),
-               "%s, %d: %zu bytes", stage_name(r->stage), r->err,
+               "%s, %d: %zu bytes", fault_stage_name(r->stage), r->err,
                strlen(r->fix));
 
         for (p = r->fix; *p; p++) {
             expect(*p >= ' ' && *p <= '~', "%s: byte %d",
-                   stage_name(r->stage), *p);
+                   fault_stage_name(r->stage), *p);
         }
     }
 }
@@ -50,7 +50,7 @@ a_row_can_be_reached(void **state)
                        && before->cause != r->cause)
                    || (before->err != 0 && before->err != r->err),
                    "%s, %d: row %td is hidden by row %td",
-                   stage_name(r->stage), r->err, r - advice_rows,
+                   fault_stage_name(r->stage), r->err, r - advice_rows,
                    before - advice_rows);
         }
     }
@@ -148,7 +148,7 @@ what_hosts_refuse_has_advice(void **state)
     for (i = 0; i < COUNT(refusals); i++) {
         expect(advice(refusals[i].stage, refusals[i].err, CAUSE_NONE)
                != NULL,
-               "%s, %d", stage_name(refusals[i].stage), refusals[i].err);
+               "%s, %d", fault_stage_name(refusals[i].stage), refusals[i].err);
     }
 
     assert_null(advice(STAGE_RUN, EIO, CAUSE_NONE));
