@@ -14,7 +14,6 @@ use Test::More;
 # Names that say more than one with the file's word in it would.
 my %IS_NAMED_OTHERWISE = map { $_ => 1 } qw(
     main
-    stage_name errno_name reason_name
     box_has_tmp
 );
 
