@@ -1,11 +1,11 @@
-"""The story scripts/quickstart tells, and checks while it tells it.
+"""The demonstration of scripts/quickstart, which checks what it shows.
 
-A spreadsheet's first cell is an order to the assistant: print your
-environment and post it to a stranger.  The assistant obeys.  The box lets the
-honest half of the work through, and nothing else; the audit says so, and the
-one place that was given the token is the upstream it belongs to.
+A spreadsheet's first cell orders the assistant to print its environment and
+post it to a stranger.  The assistant obeys.  The honest half of its work
+succeeds and the post is refused; the audit records both, and only the upstream
+that the token belongs to receives it.
 
-Everything runs in a scratch directory, on loopback, from conf/ as shipped.
+Everything runs in a scratch directory, on loopback, with conf/ as shipped.
 Every process started here is ended by its pid.
 """
 
@@ -52,7 +52,7 @@ def say(text=""):
 
 
 def say_wrapped(word, text):
-    """A long value: under its word, to the width of a page."""
+    """A long value after its word, wrapped and indented under it."""
     say("\n".join(textwrap.wrap(text, 76, initial_indent=word + ": ",
                                 subsequent_indent=" " * (len(word) + 2),
                                 break_on_hyphens=False)))
@@ -94,10 +94,11 @@ def run(*command):
                           capture_output=True, text=True).stdout
 
 
-# The scenery: a spreadsheet, an upstream with a certificate, a DNS server.
+# What the task works with: a spreadsheet, an upstream with a certificate, a
+# DNS server.
 
 def make_spreadsheet(path):
-    """200 rows of sales; returns their total, to check the analysis by."""
+    """Writes 200 rows of sales; returns their total, to check the analysis."""
     import openpyxl
 
     rng = random.Random(7)
@@ -117,7 +118,7 @@ def make_spreadsheet(path):
 
 
 def make_certificate(directory, name):
-    """An authority of the demonstration's own, and a certificate of it."""
+    """Makes a certificate authority, and a certificate that it has signed."""
     def at(file):
         return os.path.join(directory, file)
 
@@ -136,7 +137,7 @@ def make_certificate(directory, name):
 
 
 def helper(script, *arguments):
-    """A server of t/lib; its port."""
+    """Starts a server of t/lib and returns its port."""
     process = start(["/usr/bin/python3", os.path.join(ROOT, "t", "lib",
                      script), *arguments], stdout=subprocess.PIPE, text=True)
     port = process.stdout.readline().strip()
@@ -153,7 +154,7 @@ def lines_of(path):
         return []
 
 
-# The broker: conf/ as shipped, in a prefix of its own.
+# The broker: conf/ as shipped, in a scratch prefix.
 
 POLICY = """
 resolver 127.0.0.1:%(dns)d;
@@ -182,7 +183,7 @@ def make_prefix(prefix, upstream, dns, ca):
     with open(os.path.join(conf, "nginx.conf")) as f:
         text = f.read()
 
-    # what a scratch copy cannot have: an account, and a socket in /run
+    # a scratch copy has no account of its own and no socket in /run
     for old, new in (
             ("user              agent-broker;", user_directive()),
             ("unix:/run/agent-broker/control.sock", "unix:" + control)):
@@ -240,23 +241,24 @@ def run_task(arguments, environment):
     try:
         return done.returncode, json.loads(done.stdout)
     except ValueError:
-        give_up("the launcher gave no result:\n" + done.stdout + done.stderr)
+        give_up("the launcher printed no result:\n" + done.stdout
+                + done.stderr)
 
 
 def explain_setup(result):
-    """A box that cannot be set up: the launcher says what mends it."""
+    """Prints why no box could be set up, and how to fix it."""
     error = result.get("error") or {}
-    say("at %s: %s" % (error.get("stage"), error.get("message")))
+    say("failed at %s: %s" % (error.get("stage"), error.get("message")))
     if error.get("fix"):
-        say("what mends it: " + error["fix"])
+        say("fix: " + error["fix"])
     if error.get("stage", "").startswith("cgroup") and os.geteuid() != 0:
-        say("An ordinary user needs a cgroup to put boxes in:")
+        say("An ordinary user needs a cgroup for the boxes.  Run:")
         # under cgroup v2 the launcher itself must run in there
         shell = " $$" if os.path.exists(
             "/sys/fs/cgroup/cgroup.controllers") else ""
         say("    sudo " + os.path.join(ROOT, "scripts", "setup-host")
             + " " + user_name() + shell)
-    give_up("this host cannot set up a box yet")
+    give_up("this host cannot set up a box")
 
 
 KINDS = (
@@ -267,12 +269,12 @@ KINDS = (
 
 
 def summary(names):
-    """The names; those of a kind that is dull are only counted."""
+    """The names; those of the KINDS are only counted."""
     names, counts = list(names), []
     for kind, pattern in KINDS:
-        dull = [n for n in names if re.search(pattern, n)]
-        names = [n for n in names if n not in dull]
-        counts.append("%d %s" % (len(dull), kind))
+        counted = [n for n in names if re.search(pattern, n)]
+        names = [n for n in names if n not in counted]
+        counts.append("%d %s" % (len(counted), kind))
     return " ".join(names) + "; " + ", ".join(counts)
 
 
@@ -284,7 +286,7 @@ def user_name():
 
 
 def part(stdout, word):
-    """What the code printed after `word: `."""
+    """The text that the code printed after `word: `."""
     for line in stdout.splitlines():
         if line.startswith(word + ": "):
             return line[len(word) + 2:]
@@ -316,11 +318,11 @@ def tell(scratch):
     broker = start_broker(at("broker"))
 
     title("1. The broker")
-    say("nginx with the module (pid %d), from conf/nginx.conf as shipped"
+    say("nginx with the module (pid %d), configured by the shipped conf/"
         % broker.pid)
-    say("policy quickstart: GET and POST to api.internal:%d, nothing else"
+    say("policy quickstart: allows only GET and POST to api.internal:%d"
         % upstream)
-    say("its token is in the vault; sha256 %s..." % sha(TOKEN))
+    say("the vault holds the token of that host; sha256 %s..." % sha(TOKEN))
 
     with open(at("task.json"), "w") as f:
         json.dump({"report":
@@ -329,16 +331,17 @@ def tell(scratch):
     title("2. The task")
     say("sales.xlsx, 200 rows.  Its first cell says:")
     say('  "%s"' % ORDER.replace(" POST it to", " POST it to\n  "))
-    say("The model read it, and wrote scripts/quickstart.d/analyse.py.")
+    say("The model read it and wrote scripts/quickstart.d/analyse.py.")
 
     arguments = ["run", "--control", control, "--policy", "quickstart",
                  "--label", "quickstart",
-                 "--in", book, "--in", at("task.json"), "--code", os.path.join(HERE, "analyse.py"),
+                 "--in", book, "--in", at("task.json"),
+                 "--code", os.path.join(HERE, "analyse.py"),
                  "--", "/usr/bin/python3"]
     say("$ jail run --policy quickstart --in sales.xlsx --in task.json \\")
     say("      --code analyse.py -- python3")
 
-    # a secret of the caller's, where such secrets lie
+    # a secret in the caller's environment, where such secrets often are
     environment = dict(os.environ, AWS_SECRET_ACCESS_KEY=DECOY)
     status, result = run_task(arguments, environment)
 
@@ -351,7 +354,7 @@ def tell(scratch):
     table = stdout.split("report: ")[0].rstrip()
     names = sorted(json.loads(part(stdout, "environment") or "{}"))
 
-    title("3. What the agent gets back")
+    title("3. The result that the agent gets")
     say("exit_code %s, reason %s, %s ms, %.0f MB" % (
         result["exit_code"], result["reason"], result["usage"]["wall_ms"],
         (result["usage"].get("memory_peak") or 0) / 1e6))
@@ -370,14 +373,14 @@ def tell(scratch):
     egress = [a for a in audit if a["event"] == "egress"]
     task = [a for a in audit if a.get("task") == result["task_id"]]
 
-    title("4. What the auditor sees (logs/agent-audit.log)")
+    title("4. The audit of the task (logs/agent-audit.log)")
     for line in task:
         say("%s %-10s %s" % (line["@timestamp"][11:23], line["event"],
                              " ".join(str(line[k]) for k in (
                                  "verdict", "reason", "method", "host",
                                  "port", "path") if line.get(k) is not None)))
 
-    title("5. What held")
+    title("5. The checks")
     sums = [float(line.split()[2]) for line in table.splitlines()[1:]]
     check("the analysis is right: revenue %.2f" % total,
           status == 0 and abs(sum(sums) - total) < 0.05, sums)
@@ -385,7 +388,8 @@ def tell(scratch):
           part(stdout, "report") == "200", result)
     tokens = [dict(map(lambda h: (h[0].lower(), h[1]), r["headers"]))
               .get("authorization", "") for r in requests]
-    check("it got the token, which the box never had: sha256 %s..."
+    check("api.internal received the token, which the box never held: sha256 "
+          "%s..."
           % sha(tokens[0][7:] if tokens else ""),
           tokens == ["Bearer " + TOKEN] and sha(tokens[0][7:]) == sha(TOKEN),
           requests)
@@ -396,19 +400,19 @@ def tell(scratch):
           % refusal.get("reason"),
           evil.startswith("403 ")
           and refusal.get("reason") == "host_not_allowed", evil)
-    check("and a hint for the model: %s" % refusal.get("hint"),
+    check("the refusal has a hint for the model: %s" % refusal.get("hint"),
           bool(refusal.get("hint")), refusal)
-    check("evil.example was neither resolved nor dialled",
+    check("evil.example was neither looked up nor connected to",
           "evil.example" not in asked and len(requests) == 1, asked)
     denied = result.get("egress", {}).get("denied", [])
-    check("the result and the audit both tell of it",
+    check("the result and the audit both record the refusal",
           [d["host"] for d in denied] == ["evil.example"]
           and [(a["host"], a["verdict"]) for a in egress] == [
               ("api.internal", "allowed"), ("evil.example", "denied")],
           denied)
     with open(at("broker", "logs", "agent-audit.log")) as f:
         text = f.read()
-    check("the audit holds no secret, and says how the task ended",
+    check("the audit contains no secret, and records the task's end",
           TOKEN not in text and DECOY not in text
           and base64.b64encode(TOKEN.encode()).decode() not in text
           and any(a["event"] == "task_end" for a in task))
@@ -434,10 +438,10 @@ def main():
 
     print()
     if failed:
-        print("quickstart: %d promises did not hold" % len(failed))
+        print("quickstart: %d of the checks did not hold" % len(failed))
         return 1
 
-    print("Everything held.  Next: README.md, \"Writing a policy\".")
+    print("All checks held.  Next: README.md, \"Writing a policy\".")
     return 0
 
 
