@@ -1,9 +1,9 @@
 /*
- * The least that a box can cost: what the kernel takes for the namespaces,
- * the groups with their limits, a root of five mounts, and the end of all
- * that, around one command.  No wall is in it that a task would meet: it is
- * the line below which no launcher gets on this machine, to read the other
- * rows by.  For root, on cgroup v1.
+ * The floor of what a box can cost: the time that the kernel takes to make
+ * and to remove the namespaces, the cgroups with their limits and a root of
+ * five mounts, around one command.  It sets up none of the walls of a box.
+ * No launcher on this machine can be faster, so the other rows of the bench
+ * are compared with it.  It needs root and cgroup v1.
  *
  *     bench_least COMMAND
  */
@@ -48,7 +48,7 @@ main(int argc, char **argv)
     long               pid;
     struct clone_args  args;
 
-    must(argc == 2, "one command is needed");
+    must(argc == 2, "needs one argument, the command");
     must(socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) == 0,
          "socketpair");
 

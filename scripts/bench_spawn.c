@@ -1,21 +1,23 @@
 /*
- * What it costs to start a command and see it end.
+ * Measures the time and CPU from the start of a command to its end.
  *
  *     bench_spawn ROUNDS[xWAYS] row:NAME COMMAND ARG... [row:NAME ...]...
  *
- * The commands take turns, one run of each a round, in an order that moves
- * on by one: a machine that is busy for a while is busy for all of them, so
- * the ratios hold where the times drift.  Times are from posix_spawn to the
- * end seen by wait4, in microseconds.  CPU is what wait4 says of the command
- * and of all it started: what it leaves behind (bubblewrap does not wait for
- * its box to be torn down) falls to this process as its subreaper, and is
- * waited for, and counted, before the next run.  Output goes to /dev/null.
+ * In each round every command runs once; the command that is first moves on
+ * by one each round.  When the machine is busy for a while, it is busy for all
+ * of them, so the ratios hold even where the times drift.  A time is from
+ * posix_spawn to the end that wait4 reports, in microseconds.  CPU is what
+ * wait4 reports of the command and of all that it started.  What it leaves
+ * behind (bubblewrap does not wait until its box is removed) becomes a child
+ * of this process, the subreaper, which waits for it and counts it before the
+ * next run.  Output goes to /dev/null.
  *
- * With WAYS a turn is a batch of that many times BATCH runs, so many at once,
- * and its time is the batch's divided by their number.
+ * With WAYS, a command runs WAYS * BATCH times in a round, WAYS at a time, and
+ * the time of one run is that of all divided by their number.
  *
- * Prints one line a command: name, runs, minimum, median, 99th percentile,
- * median CPU, tab-separated.  A run that fails ends everything.
+ * Prints one line for each command: name, runs, minimum, median, 99th
+ * percentile, median CPU, separated by tabs.  If a run fails, the program
+ * ends with an error.
  */
 
 #include <fcntl.h>
@@ -224,7 +226,7 @@ run_batch(char **argv, unsigned ways, uint64_t *wall, uint64_t *cpu)
         for (i = 0; i < ways && pids[i] != pid; i++) { /* void */ }
 
         if (i == ways) {
-            continue;                   /* what one of them left behind */
+            continue;                   /* left behind by one of them */
         }
 
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {

@@ -1,15 +1,15 @@
 /*
- * A load of connections for scripts/bench_doors: processes that make one
- * connection after another for some time.
+ * Makes the connections that scripts/bench_doors measures: each of PROCESSES
+ * processes makes one after another, for MILLISECONDS.
  *
  *   bench_tls MODE PORT NAME PROCESSES MILLISECONDS
  *
  *   handshake   a full TLS handshake with NAME in its SNI
  *   names       the same, with a new name under NAME each time
- *   connect     a connection that is only closed again
+ *   connect     a connection that is closed without sending anything
  *
- * Prints how many there were, how many failed, and the median and 99th
- * percentile of their time in microseconds, with tabs between.
+ * Prints the number of connections, the number that failed, and the median and
+ * 99th percentile of their times in microseconds, separated by tabs.
  */
 
 #include <netinet/in.h>
