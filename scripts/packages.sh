@@ -1,9 +1,9 @@
-# Debian packages, by what needs them; sourced by scripts/test and
-# scripts/quickstart.
+# The Debian packages that each command needs; sourced by scripts/test,
+# scripts/quickstart, scripts/test-fresh and make nightly.
 #
-# Installing Debian's nginx starts a server on port 80 at once.  Where nginx
-# was not there before, a policy-rc.d of our own keeps it from starting; it
-# is removed again, and one that the operator has is never touched.
+# Installing Debian's nginx starts a server on port 80 at once.  If nginx was
+# not installed before, a temporary policy-rc.d keeps it from starting.  A
+# policy-rc.d of the operator is never changed.
 
 PACKAGES_BUILD="gcc libc6-dev linux-libc-dev make nginx nginx-dev libssl-dev
     libpcre2-dev libseccomp-dev libcgroup-dev libjansson-dev libpsl-dev"
@@ -16,17 +16,17 @@ PACKAGES_TEST="libcmocka-dev perl libio-socket-ssl-perl libjson-perl curl
     iproute2 python3-pandas python3-openpyxl cpio qemu-system-x86 crun strace
     man-db fontconfig python3-matplotlib python3-numpy xz-utils make"
 
-# the clients that are tried in a box
+# the clients that the tests run in a box
 PACKAGES_TEST="$PACKAGES_TEST wget python3-pip python3-requests python3-httpx
     libwww-perl liblwp-protocol-https-perl golang-go"
 
-# programs that are tried in a box and that may have come from elsewhere than
-# Debian: "program:package", installed where the program is missing; Chromium
-# alone takes half a gigabyte
+# Programs that the tests run in a box and that may be installed from elsewhere
+# than Debian, as "program:package".  The package is installed only if the
+# program is missing: Chromium's takes half a gigabyte.
 PROGRAMS_TEST="chromium:chromium node:nodejs npm:npm javac:default-jdk-headless"
 
-# t/vm: a machine in which systemd runs, with its user's bus; only root can
-# make one
+# t/vm makes virtual machines in which systemd and a user's bus run; only root
+# can make their images
 PACKAGES_VM="systemd dbus dbus-user-session"
 
 # make lint
@@ -35,11 +35,11 @@ PACKAGES_LINT="clang-tidy cppcheck"
 # make nightly
 PACKAGES_NIGHTLY="clang"
 
-# only for what make bench compares with; a row says what is not installed
+# what make bench compares with; its rows say "not installed" without them
 
 PACKAGES_BENCH="bubblewrap crun runc firejail"
 
-# packages_missing LIST: those of them that are not installed
+# packages_missing LIST: prints those of the packages that are not installed
 packages_missing() {
     for package in $1; do
         dpkg-query -W -f '${Status}' "$package" 2> /dev/null \
@@ -47,15 +47,15 @@ packages_missing() {
     done
 }
 
-# packages_of PROGRAMS: the packages of those programs that are missing
+# packages_of PROGRAMS: prints the packages of the programs that are missing
 packages_of() {
     for program in $1; do
         command -v "${program%:*}" > /dev/null || printf ' %s' "${program#*:}"
     done
 }
 
-# packages_need LIST: installs what is missing when root; else says how, and
-# returns 1
+# packages_need LIST: as root, installs the packages that are missing; as an
+# ordinary user, prints the command that does, and returns 1
 packages_need() {
     missing=$(packages_missing "$1")
 
