@@ -1,26 +1,30 @@
-# The rules of the build.  ./Makefile, written by auto/configure, sets what
-# this machine decides and includes this file.
+# The rules of the build.  ./Makefile, written by auto/configure, has the
+# settings for this machine and includes this file.
 #
-#   make               the launcher and the module, in objs/
-#   make SANITIZE=1    the same under address and undefined-behaviour
+#   make               builds the launcher and the module, in objs/
+#   make SANITIZE=1    builds both with address and undefined-behaviour
 #                      sanitizers, in objs-asan/
-#   make unit          the unit tests, in objs/t/
-#   make test          everything scripts/test runs
-#   make nightly       the same with every test again under sanitizers, and
-#                      make test-fresh, make soak and make fuzz
-#   make test-fresh    scripts/quickstart and scripts/test in a bare Debian 12
-#                      that is made for it, as root
-#   make test-v2       what is tested in virtual machines with cgroup v2
-#   make bench         what a box costs, beside plain spawn and bubblewrap
-#   make soak          SOAK (10000) boxes, a tenth of them killed: what is left;
-#                      COST (1000000) requests of each kind: what they cost
-#   make fuzz          each fuzz target for FUZZ_SECONDS (60)
-#   make install       DESTDIR= and prefix= are honoured
-#   make lint          what cppcheck, clang-tidy and the compiler's further
-#                      warnings find: nothing
-#   make clean
+#   make unit          builds the unit tests, in objs/t/
+#   make test          runs scripts/test
+#   make nightly       runs scripts/test, with all of t/jail, t/broker and
+#                      t/clients also under sanitizers, then make test-fresh,
+#                      make soak and make fuzz
+#   make test-fresh    runs scripts/quickstart and scripts/test in a bare
+#                      Debian 12 system that it makes; needs root
+#   make test-v2       runs the tests for cgroup v2, in virtual machines
+#   make bench         measures what a box and the broker's doors cost, beside
+#                      a plain process, bubblewrap and an ordinary nginx
+#   make soak          runs SOAK (10000) boxes, kills a tenth of them, and
+#                      checks that nothing is left; sends COST (1000000)
+#                      requests of each kind and checks that a worker's memory
+#                      and descriptors do not grow
+#   make fuzz          runs each fuzz target for FUZZ_SECONDS (60)
+#   make install       installs to prefix=, below DESTDIR=
+#   make lint          fails on any warning of cppcheck, clang-tidy or the
+#                      compiler with more warnings than the build
+#   make clean         removes all that configure and make wrote
 #
-# V=1 shows the commands.
+# V=1 prints the commands.
 
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -74,7 +78,8 @@ CFLAGS_ALL = -std=gnu17 -D_GNU_SOURCE= $(WARN) $(HARDEN) -fPIE $(SAN) \
 
 INCLUDES := -iquote jail -iquote ngx_agent_broker -iquote .
 
-# The messages of unit tests may be cut, which clang has no such warning of.
+# The messages of unit tests may be cut.  This is not in WARN, because clang,
+# which builds the fuzz targets, does not have that warning.
 
 UNIT_FLAGS := -Wno-format-truncation
 
@@ -90,12 +95,12 @@ JAIL_SRCS := $(filter-out jail/box/seccomp_gen.c,\
 JAIL_HDRS := $(wildcard jail/*/*.h)
 JAIL_OBJS := $(JAIL_SRCS:%.c=$(O)/o/%.o)
 
-# the broker's files without nginx in them
+# the module's files that do not use nginx
 PURE_SRCS := $(foreach f,$(wildcard ngx_agent_broker/*/*.c),\
                $(if $(filter ngx_%,$(notdir $f)),,$f))
 PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
 
-# what both programs must agree on
+# the files that launcher and module share
 SHARED_SRCS := $(wildcard jail/shared/*.c)
 
 UNIT_SRCS := $(wildcard t/unit/*_test.c)
@@ -115,7 +120,7 @@ TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
 TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
 
 
-# what a variable of these rules holds: make -s print-MODULE_SRCS
+# make -s print-MODULE_SRCS prints the value of that variable
 
 print-%:
 	@echo $($*)
@@ -126,7 +131,7 @@ print-%:
 all: $(TARGETS)
 
 
-# A changed configure writes the Makefile anew, with the same options.
+# When a file of configure has changed, it runs again with the same options.
 
 Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
           auto/nginx auto/makefile auto/summary
@@ -135,8 +140,9 @@ Makefile: auto/configure auto/options auto/feature auto/tools auto/libs \
 
 # The launcher
 
-# A successful link says nothing: libcgroup brings functions that look up
-# users, which the linker warns of in a static program and nobody calls here.
+# The linker warns of libcgroup's functions that look up users, which do not
+# work in a static program.  The launcher does not call them, so these warnings
+# are not shown.
 
 $(O)/jail: $(JAIL_OBJS)
 	$(say) LINK $@
@@ -144,8 +150,8 @@ $(O)/jail: $(JAIL_OBJS)
 	    2> $@.log || { grep -v -e libcgroup -e 'statically linked' $@.log >&2; exit 1; }
 	@mv -f $@.new $@
 
-# The seccomp filter is compiled here, by libseccomp, and not at each start:
-# loading the ready program takes a fifth of the time.
+# The seccomp filter is compiled here by libseccomp, not at each start of a box:
+# loading the compiled filter takes a fifth of the time.
 
 $(O)/seccomp_gen: jail/box/seccomp_gen.c $(JAIL_HDRS) Makefile auto/rules.mk
 	@mkdir -p $(@D)
@@ -166,12 +172,12 @@ $(O)/o/%.o: %.c Makefile auto/rules.mk
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 
-# The module, through the configure of nginx-dev.  It writes only below
-# --builddir.  Sanitizers come in through CC when make runs: given to
-# configure they would change what its feature tests find, and with that the
-# layout of nginx's structures.  nginx adds -W -Wall -Werror itself.  Nobody
-# puts another function in the place of one of the module's: they are called,
-# and inlined, directly.
+# The module is built by the configure of nginx-dev, which writes only below
+# --builddir.  The flags of the sanitizers are passed in CC when make runs: as
+# options of configure, they would change what its feature tests find, and so
+# the layout of nginx's structures.  nginx adds -W -Wall -Werror itself.  No
+# other library replaces a function of the module, so they may be called
+# directly and inlined.
 
 NGX_CC_OPT := $(filter-out -std=gnu17,$(HARDEN)) -fPIC -Wformat-security \
               -fno-semantic-interposition $(CC_OPT)
@@ -195,14 +201,14 @@ $(O)/nginx/Makefile: ngx_agent_broker/config $(NGINX_SRC)/conf_flags \
 	@echo $(MODULE_SRCS) > $(O)/nginx/sources
 	@touch $@
 
-# a file that came or went is in no Makefile of before
+# when a source was added or removed, nginx's Makefile must be made again
 
 ifneq ($(strip $(MODULE_SRCS)),$(strip $(file < $(O)/nginx/sources)))
 $(O)/nginx/Makefile: FORCE
 endif
 
-# nginx's Makefile knows only the headers that `config` lists: a changed
-# header drops the module's objects.
+# nginx's Makefile does not know all of the module's headers, only those that
+# `config` lists: when any header has changed, the module's objects are removed.
 
 $(O)/nginx/headers: $(MODULE_HDRS) | $(O)/nginx/Makefile
 	@rm -f $(O)/nginx/addon/*/*.o
@@ -217,8 +223,8 @@ $(O)/$(MODULE): $(MODULE_SRCS) $(MODULE_HDRS) $(O)/nginx/Makefile \
 	@mv -f $@.new $@
 
 
-# Unit tests: the pure parts, and the launcher without its main(), as an
-# archive, so that a test takes what it needs
+# Unit tests are linked with an archive of the module's files that do not use
+# nginx, and of the launcher without its main(); each takes what it needs.
 
 UNIT_JAIL_OBJS := $(filter-out $(O)/o/jail/jail.o,$(JAIL_OBJS))
 
@@ -251,8 +257,8 @@ $(UNIT_OBJS): $(O)/o/%.o: %.c Makefile auto/rules.mk
 	$(Q)$(CC) $(CFLAGS_ALL) $(UNIT_FLAGS) -MMD -MP -c -o $@ $<
 
 
-# Fuzz targets: clang's libFuzzer over the pure parts, with a kept corpus
-# t/fuzz/NAME.corpus where there is one.
+# Fuzz targets: clang's libFuzzer runs the module's files that do not use nginx,
+# beginning with the inputs in t/fuzz/NAME.corpus if there are any.
 
 fuzz: $(FUZZ_BINS)
 	@set -e; for bin in $(FUZZ_BINS); do \
@@ -282,14 +288,15 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) $(SHARED_SRCS) $(MODULE_HDRS) Makefile \
 	    $< $(PURE_SRCS) $(SHARED_SRCS) $(LIBS_PURE)
 
 
-# What the compiler, clang-tidy and cppcheck say with more of their warnings
-# than a build has: nothing.  One stamp a source, so that a second run reads
-# only what has changed.
+# Lint: the compiler with more warnings than in the build, clang-tidy and
+# cppcheck must find nothing.  Each source has a stamp, so that a second run
+# checks only what has changed.
 #
-# Left out, with the reason: ...BufferHandling and strcpy, which only propose
-# the functions of Annex K, that glibc does not have; Padding, an order of
-# members; err34-c, about sscanf of numbers that the kernel writes; widening of
-# products of constants; narrowing, which -Wconversion says where it matters.
+# These checks are disabled: ...BufferHandling and strcpy only propose the
+# functions of Annex K, which glibc does not have; Padding proposes another
+# order of members; err34-c is about sscanf of numbers that the kernel writes;
+# implicit-widening warns of products of constants; narrowing is reported by
+# -Wconversion where it matters.
 
 LINT_SRCS := $(JAIL_SRCS) jail/box/seccomp_gen.c \
              $(filter-out jail/%,$(MODULE_SRCS))
@@ -338,7 +345,7 @@ $(O)/lint/cppcheck.ok: $(LINT_SRCS) $(JAIL_HDRS) $(MODULE_HDRS) auto/rules.mk
 	@touch $@
 
 
-# Tests and figures
+# Tests and benchmarks
 
 test:
 	scripts/test
@@ -381,8 +388,8 @@ soak: all
 	COST=$(COST) prove -v t/broker/worker_leaks.t
 
 
-# Installation.  The configuration goes where an operator copies it from:
-# make install overwrites nobody's policies.
+# Installation.  The configuration is installed as an example that the operator
+# copies, so make install never overwrites the policies in use.
 
 DATA := $(DESTDIR)$(prefix)/share/agent-broker
 
