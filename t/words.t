@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # The words that a user or an engineer reads once are plain technical English:
-# the messages of both programs, README and the other pages, the man page and
-# the names of tests.  Each row of the table is a turn of phrase that needs a
+# the messages of both programs, README and the other pages, the man page, the
+# shipped configuration, the scripts and the names of tests.  Each row of the table is a turn of phrase that needs a
 # second reading, with what is said instead.
 #
 #   perl t/words.t --counts      how many are in each file
@@ -49,7 +49,8 @@ my @TICS = (
 my $FRAGMENT = qr/^(?:and|or|nor|but|so is|too(?! \w)|also|then|at once|as well)\b/;
 
 # Those that fail the test; in the others each is still reported.
-my %IS_CLEAN = map { $_ => 1 } ('names of tests', 'fragments');
+my %IS_CLEAN = map { $_ => 1 } ('names of tests', 'fragments',
+                                'configuration and scripts');
 
 # Tables of words that are looked for are not words that are said.
 my %LEFT_OUT = ('t/words.t' => 1);
@@ -69,6 +70,11 @@ for my $file (glob 'jail/*.1') {
 for my $file ('README.md', glob '.github/*') {
     push @texts, map { ['pages', $file, @$_] } paragraphs($file, 0)
         if -f $file;
+}
+
+for my $file (files(qr/./, qw(conf auto scripts))) {
+    push @texts, map { ['configuration and scripts', $file, @$_] }
+                 paragraphs($file, 0);
 }
 
 for my $file (files(qr/\.(?:t|pm)\z|\A\w+\z/, 't')) {
@@ -127,12 +133,16 @@ for my $text ('there is no broker at /run/x', 'it is no longer there',
     ok(!(grep { $text =~ $_->[0] } @TICS), "control: \"$text\" is left");
 }
 
-for my $group ('messages', 'pages', 'names of tests') {
+for my $group ('messages', 'pages', 'configuration and scripts',
+               'names of tests')
+{
     cmp_ok(scalar(grep { $_->[0] eq $group } @texts), '>', 40,
            "$group are found");
 }
 
-for my $group ('messages', 'pages', 'names of tests', 'fragments') {
+for my $group ('messages', 'pages', 'configuration and scripts',
+               'names of tests', 'fragments')
+{
     local $TODO = $IS_CLEAN{$group} ? undef : 'the words are being cleaned';
     is(join("\n", map { $_->[1] } @{ $found{$group} // [] }), '',
        "plain English in $group");
@@ -198,11 +208,14 @@ sub comments_of_c ($file) {
     return @found;
 }
 
-# Paragraphs; of a man page those between its macros, whose words are kept.
+# Paragraphs, without the marks of comments; of a man page those between its
+# macros, whose words are kept.
 sub paragraphs ($file, $is_roff) {
     my ($n, $from, $words, @found) = (0, 1, '');
-    for my $line (split(/^/, text_of($file)), "\n") {
+    for (split(/^/, text_of($file)), "\n") {
+        my $line = $_;
         $n++;
+        $line =~ s/^\s*(?:#|\/?\*)+ ?// if !$is_roff;
         my $ends = $line =~ /^\s*$/ || $is_roff
             && $line =~ /^\.(?:\\"|Sh|Ss|Pp|It|Bl|El|Bd|Ed|D[dt1l]|Os|Nm|Nd)/;
         if ($ends) {
