@@ -71,7 +71,7 @@
  *                address_text.c message.h message.c system_names.h
  *                system_names.c
  *
- *   base/      what needs nothing of all this
+ *   base/      helpers that use no other folder
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
  *                ngx_agent_reason.c ngx_agent_paths.c ngx_agent_words.c
  *                ngx_agent_random.c

@@ -63,7 +63,7 @@ typedef struct {
 } ngx_agent_reason_t;
 
 
-/* Each item of a queue, of which none is removed meanwhile. */
+/* Walks a queue; no item may be removed meanwhile. */
 
 #define ngx_agent_queue_each(q, queue)                                        \
     for (q = ngx_queue_head(queue);                                           \
@@ -73,7 +73,7 @@ typedef struct {
 
 /* ngx_agent_bio.c */
 
-/* Puts our reading and writing below the TLS of a connection. */
+/* Makes the TLS of a connection read and write through our BIO. */
 ngx_int_t ngx_agent_bio(ngx_connection_t *c);
 
 
@@ -85,26 +85,29 @@ const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 
 /* ngx_agent_random.c */
 
-/* n bytes of OpenSSL's generator: NGX_OK, or NGX_ERROR when it has none. */
+/* n random bytes from OpenSSL: NGX_OK, or NGX_ERROR when it fails. */
 ngx_int_t ngx_agent_random(u_char *dst, size_t n);
 
 
 /* ngx_agent_words.c */
 
-/* NGX_ERROR, and said so, where a word holds a NUL byte. */
+/* NGX_ERROR, which is logged, if a word contains a NUL byte. */
 ngx_int_t ngx_agent_words_check(ngx_conf_t *cf, ngx_command_t *cmd);
 
 
 /* ngx_agent_paths.c */
 
-/* NGX_ERROR, and said so, where others could replace what is there. */
+/* NGX_ERROR, which is logged, if another user could replace the file. */
 ngx_int_t ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive,
     ngx_str_t *path);
 
-/* The path without links as far as it is there: NGX_OK, or NGX_DECLINED. */
+/*
+ * The path with the links of its existing part resolved: NGX_OK, or
+ * NGX_DECLINED.
+ */
 ngx_int_t ngx_agent_paths_real_path(const char *name, char real[PATH_MAX]);
 
-/* Is the path the directory, or below it?  Both without links. */
+/* Is the path the directory, or below it?  Neither may contain links. */
 ngx_uint_t ngx_agent_paths_is_beneath(const char *dir, const char *path);
 
 

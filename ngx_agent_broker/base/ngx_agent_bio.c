@@ -1,17 +1,17 @@
 /*
  * The socket below a TLS connection, as OpenSSL sees it.
  *
- * nginx reads until it is told that there is no more, so each answer costs a
- * second system call that only says so.  It is saved here.  A read that got
- * less than it asked for has emptied the socket, and events are edges: what
- * comes after it is told by the next pass of the event loop.  In the rest of
- * this pass the answer is known, and the kernel is not asked.  Only before the
- * mark of urgent data a read stops as well: TLS has none, and who sends it
- * anyway waits for what he sends next.
+ * nginx reads until recv() returns EAGAIN, so each answer costs a second
+ * system call that returns nothing else.  That call is saved here.  A read
+ * that got less than it asked for has emptied the socket, and events are
+ * edge-triggered: later bytes are reported in the next pass of the event loop.
+ * Until then EAGAIN is returned without asking the kernel.  Only the mark of
+ * urgent data also cuts a read short: TLS has none, and a peer that sends it
+ * anyway waits until it sends more.
  *
- * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  How
- * many there can be is bounded: of boxes by `connections`, of upstreams by
- * what ngx_agent_keepalive.c keeps.
+ * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  The
+ * number of connections is bounded: from boxes by `connections`, to upstreams
+ * by the limits in ngx_agent_keepalive.c.
  */
 
 
@@ -22,7 +22,7 @@
 
 typedef struct {
     ngx_connection_t  *connection;
-    ngx_uint_t         empty;               /* in which pass it was seen so */
+    ngx_uint_t         empty;               /* the pass that emptied it */
 } ngx_agent_bio_t;
 
 
@@ -44,7 +44,7 @@ ngx_agent_bio(ngx_connection_t *c)
     BIO              *bio;
     ngx_agent_bio_t  *data;
 
-    /* elsewhere an end that came with the last bytes would not be seen */
+    /* without EPOLLRDHUP an end that came with the last bytes is missed */
 
     if (!(ngx_event_flags & NGX_USE_EPOLL_EVENT) || !ngx_use_epoll_rdhup) {
         return NGX_OK;
@@ -78,7 +78,7 @@ ngx_agent_bio(ngx_connection_t *c)
 
     SSL_set_bio(c->ssl->connection, bio, bio);
 
-    /* its buffers stay: they would be freed and made anew for each record */
+    /* else the buffers would be freed and allocated for each record */
 
     SSL_clear_mode(c->ssl->connection, SSL_MODE_RELEASE_BUFFERS);
 
@@ -131,7 +131,7 @@ ngx_agent_bio_read(BIO *bio, char *buf, int size)
         return -1;
     }
 
-    ngx_set_errno(0);                       /* an end is no error of before */
+    ngx_set_errno(0);                       /* else an end shows an old error */
 
     n = recv(c->fd, buf, size, 0);
 

@@ -1,6 +1,6 @@
 /*
- * The paths that the configuration names: whether others could replace what is
- * there, and whether one path leads below another.
+ * The paths in the configuration: could another user replace the file, and
+ * does one path lead below another?
  */
 
 
@@ -15,15 +15,15 @@ static ngx_int_t ngx_agent_paths_check_owner(ngx_conf_t *cf,
 
 
 /*
- * Who can write a directory can put something else in the place of what is in
- * it, and so in the place of all that is below: nobody but root and the user
- * that starts nginx may.  The sticky bit keeps others from that, but for what
- * is theirs.  That user's own group is no other: many systems give each user
- * one, and let it write.  Another group higher up is a system's choice
- * (syslog's at /var/log), which is told and not refused.
+ * Any user who can write a directory can replace everything below it: only
+ * root and the user that starts nginx may.  The sticky bit keeps other users
+ * from replacing files that are not theirs.  The group of the user that starts
+ * nginx may write, since many systems give each user a group of its own.  A
+ * directory higher up that another group may write is the system's choice
+ * (syslog's /var/log): it is only warned of.
  *
- * The way is gone as the kernel goes it, one link after the other: each of
- * the directories between them counts.
+ * The path is walked as the kernel walks it, link after link, and every
+ * directory on the way is checked.
  */
 
 ngx_int_t
@@ -70,13 +70,13 @@ ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
         }
 
         if (strlen(at) + n + 2 > sizeof(at)) {
-            return NGX_OK;                  /* who opens it finds out */
+            return NGX_OK;                  /* opening it will fail */
         }
 
         (void) sprintf(strchr(at, '\0'), "/%.*s", n, name);
 
         if (lstat(at, &st) == -1) {
-            return NGX_OK;                  /* the same, or makes it */
+            return NGX_OK;                  /* opening it fails, or makes it */
         }
 
         if (S_ISREG(st.st_mode)) {
@@ -115,7 +115,7 @@ ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
 }
 
 
-/* Takes off the last name. */
+/* Removes the last name of a path. */
 
 static void
 ngx_agent_paths_cut(char *path)
@@ -130,7 +130,7 @@ ngx_agent_paths_cut(char *path)
 }
 
 
-/* NGX_BUSY where others may write, and the sticky bit is set. */
+/* NGX_BUSY: others may write the directory, but its sticky bit is set. */
 
 static ngx_int_t
 ngx_agent_paths_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
@@ -142,7 +142,7 @@ ngx_agent_paths_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
     struct stat   st;
 
     if (stat(at, &st) == -1) {
-        return NGX_OK;                      /* who opens it finds out */
+        return NGX_OK;                      /* opening it will fail */
     }
 
     if (ngx_agent_paths_check_owner(cf, directive, path, at, &st) != NGX_OK) {
@@ -166,8 +166,8 @@ ngx_agent_paths_check_one(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path,
 
     ngx_conf_log_error(level, cf, 0,
                        "\"%V %V\" could be replaced, since others may write "
-                       "\"%s\" (mode %s): chmod go-w %s, or keep that "
-                       "elsewhere", directive, path, at, mode, at);
+                       "\"%s\" (mode %s): chmod go-w %s, or use another path",
+                       directive, path, at, mode, at);
 
     return level == NGX_LOG_EMERG ? NGX_ERROR : NGX_OK;
 }
@@ -183,7 +183,7 @@ ngx_agent_paths_check_owner(ngx_conf_t *cf, ngx_str_t *directive,
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "\"%V %V\" could be replaced, since \"%s\" belongs to "
-                       "uid %ui: chown it to root, or keep that elsewhere",
+                       "uid %ui: chown it to root, or use another path",
                        directive, path, at, (ngx_uint_t) st->st_uid);
 
     return NGX_ERROR;

@@ -1,5 +1,5 @@
 /*
- * Random bytes, for what nobody may guess.
+ * Random bytes, for identifiers and keys that must not be guessed.
  */
 
 

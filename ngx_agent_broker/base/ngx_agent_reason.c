@@ -1,6 +1,6 @@
 /*
- * The table of reasons: why a request was refused or failed, as it is named in
- * the audit and in bodies, with the status it is answered with.
+ * The table of reasons why a request is refused or fails: the word in audit
+ * lines and bodies, the status of the answer, and what the box can do.
  */
 
 
@@ -12,7 +12,7 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_RULE] = { "rule", 0, NULL },
 
     [NGX_AGENT_REASON_MALFORMED] = { "malformed", 400,
-        "send one HTTP/1.1 request with a plain host name" },
+        "send a valid HTTP request with a plain host name" },
 
     [NGX_AGENT_REASON_MISMATCH] = { "authority_mismatch", 400,
         "the URL and the Host header must name the same host and port" },
@@ -21,7 +21,7 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the task of this box has ended" },
 
     [NGX_AGENT_REASON_POLICY_GONE] = { "policy_gone", 403,
-        "the policy of this task is gone: nothing is allowed" },
+        "the policy of this task was removed: nothing is allowed" },
 
     [NGX_AGENT_REASON_HOST] = { "host_not_allowed", 403, NULL },
 
@@ -30,79 +30,79 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
 
     [NGX_AGENT_REASON_SNI] = { "sni_mismatch", 403,
-        "the TLS client must name (SNI) the host it wants, the same as in "
+        "the TLS client must send the host's name as SNI, the same as in "
         "CONNECT" },
 
     [NGX_AGENT_REASON_REQUESTS] = { "requests", 429,
-        "this task has made all the requests its policy allows" },
+        "this task has made all requests that its policy allows" },
 
     [NGX_AGENT_REASON_MINTS] = { "mints", 403,
-        "this task has spoken TLS to all the names its policy allows" },
+        "this task has used TLS with as many hosts as its policy allows" },
 
     [NGX_AGENT_REASON_NAMES] = { "names", 403,
-        "this task has asked for all the names its policy allows" },
+        "this task has made all name queries that its policy allows" },
 
     [NGX_AGENT_REASON_NOT_SERVED] = { "not_served", 403,
-        "this name server answers plain queries alone" },
+        "this name server answers only standard queries" },
 
     [NGX_AGENT_REASON_REFUSALS] = { "refusals", 429,
-        "this task has been refused too often: its requests are no longer "
-        "looked at" },
+        "this task was refused too often: further requests are refused "
+        "unread" },
 
     [NGX_AGENT_REASON_BYTES_UP] = { "bytes_up", 429,
-        "this task has sent all the bytes its policy allows" },
+        "this task has sent all bytes that its policy allows" },
 
     [NGX_AGENT_REASON_BYTES_DOWN] = { "bytes_down", 429,
-        "this task has received all the bytes its policy allows" },
+        "this task has received all bytes that its policy allows" },
 
     [NGX_AGENT_REASON_BUDGET] = { "audit_budget", 429,
-        "this task has filled its share of the audit: it ends" },
+        "this task has used up its audit_budget and will be ended" },
 
     [NGX_AGENT_REASON_RESOLVE] = { "resolve_failed", 502,
-        "the host is allowed, but its name has no address now" },
+        "the host is allowed, but its name cannot be resolved now" },
 
     [NGX_AGENT_REASON_ADDRESS] = { "address_not_allowed", 403,
-        "the host is allowed, but not at the address its name has: its "
-        "operator can add a private range" },
+        "the host is allowed, but not the address of its name: the operator "
+        "can allow an address with \"private\"" },
 
     [NGX_AGENT_REASON_AUDIT] = { "audit_unavailable", 503,
-        "the request cannot be recorded now, so it is not made: try later" },
+        "the audit cannot be written now, so nothing was sent: try later" },
 
     [NGX_AGENT_REASON_CREDENTIAL] = { "credential_unavailable", 502,
-        "the credential of this host cannot be attached" },
+        "the credential for this host is not available: nothing was sent" },
 
     [NGX_AGENT_REASON_CHANGED] = { "policy_changed", 503,
-        "the policy changed under this request: try again" },
+        "the policy changed during this request: try again" },
 
     [NGX_AGENT_REASON_UNREACHABLE] = { "upstream_unreachable", 502,
-        "the host is allowed, but no connection to it can be made now: try "
-        "later, or do without it" },
+        "the host is allowed, but cannot be connected to now: try later, or "
+        "continue without it" },
 
     [NGX_AGENT_REASON_UPSTREAM_TIMEOUT] = { "upstream_timeout", 504,
-        "the host is allowed, but has not answered in time: try later, or "
-        "ask for less" },
+        "the host is allowed, but did not answer in time: try later, or "
+        "request less" },
 
     [NGX_AGENT_REASON_NO_ANSWER] = { "no_answer", 502,
-        "the host is allowed, but what came from it is no HTTP answer" },
+        "the host is allowed, but its response was not valid HTTP" },
 
     [NGX_AGENT_REASON_CERTIFICATE] = { "certificate_unverified", 502,
-        "nothing was sent, since the host's certificate did not verify: "
-        "only the operator can mend that" },
+        "nothing was sent, since the host's certificate was not verified: "
+        "only the operator can fix that" },
 
     [NGX_AGENT_REASON_HANDSHAKE] = { "tls_handshake", 502,
         "nothing was sent, since the TLS handshake with the host failed" },
 
     [NGX_AGENT_REASON_SHUTDOWN] = { "shutdown", 502,
-        "the broker has ended this request, to be stopped itself" },
+        "the broker is shutting down: try again" },
 
     [NGX_AGENT_REASON_TIMEOUT] = { "timeout", 408,
-        "the request has not come whole in time" },
+        "the request was not fully received before the timeout" },
 
     [NGX_AGENT_REASON_BODY] = { "body_too_large", 413,
-        "the body of this request is larger than the broker takes" },
+        "the body of this request is larger than the broker accepts" },
 
     [NGX_AGENT_REASON_URI] = { "uri_too_large", 414,
-        "the request line is longer than the broker takes" },
+        "the request line is longer than the broker accepts" },
 
     [NGX_AGENT_REASON_ABORTED] = { "aborted", 499, NULL },
 
@@ -110,7 +110,7 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the broker's configuration is unsafe: nothing is sent" },
 
     [NGX_AGENT_REASON_INTERNAL] = { "internal", 500,
-        "the broker has a problem of its own" },
+        "internal error in the broker" },
 };
 
 

@@ -1,5 +1,5 @@
 /*
- * The words of a directive, before anybody reads them as C strings.
+ * Checks the words of a directive before they are used as C strings.
  */
 
 
@@ -7,8 +7,8 @@
 
 
 /*
- * A NUL would end a word early: what is enforced would not be what the
- * operator reads.
+ * A NUL would end a word early: the broker would enforce something else than
+ * the operator reads.
  */
 
 ngx_int_t
@@ -24,7 +24,7 @@ ngx_agent_words_check(ngx_conf_t *cf, ngx_command_t *cmd)
         if (memchr(value[i].data, '\0', value[i].len)) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid value in \"%V\" directive: "
-                               "it holds a NUL byte", &cmd->name);
+                               "it contains a NUL byte", &cmd->name);
             return NGX_ERROR;
         }
     }

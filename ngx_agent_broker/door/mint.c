@@ -1,7 +1,7 @@
 /*
- * One leaf key serves all leaves of a mint: it proves nothing to anybody but
- * the boxes, and making one for each name would only cost time.  A leaf that
- * is not cached costs a signature and the encoding of its key.
+ * One key serves all leaves of a mint: only the boxes trust it, and a key for
+ * each name would only cost time.  A leaf that is not cached costs a signature
+ * and the encoding of its key.
  */
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 #define MINT_DAY           (24 * 60 * 60)
 #define MINT_LEAF_DAYS     7
-#define MINT_RENEW_DAYS    3            /* a cached leaf is signed anew after */
+#define MINT_RENEW_DAYS    3            /* then a leaf is signed again */
 #define MINT_CA_DAYS       3652
 #define MINT_BUCKETS       1024         /* a power of two */
 
@@ -74,7 +74,7 @@ mint_authority(X509 **cert, EVP_PKEY **key)
         goto failed;
     }
 
-    /* two brokers on a host are told apart by name, not only by key */
+    /* the name distinguishes two brokers on a host, not only the key */
 
     (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
                     random[0], random[1], random[2], random[3]);
@@ -135,7 +135,7 @@ mint_is_system_trusted(X509 *cert)
     X509_STORE      *store;
     X509_STORE_CTX  *ctx;
 
-    trusted = true;             /* unless it is shown not to be */
+    trusted = true;             /* also if the check fails */
 
     store = X509_STORE_new();
     ctx = X509_STORE_CTX_new();
@@ -239,7 +239,7 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
     now = time(NULL);
     leaf = mint_find(mint, name);
 
-    /* a clock that was set back makes a leaf of the future: it goes too */
+    /* a leaf from the future (the clock was set back) is dropped too */
 
     if (leaf && (now < leaf->signed_at
                  || now - leaf->signed_at > MINT_RENEW_DAYS * MINT_DAY))
@@ -323,7 +323,7 @@ mint_sign(mint_t *mint, const authority_t *name)
         return NULL;
     }
 
-    /* a common name has 64 characters at most; the subjectAltName counts */
+    /* at most 64 characters; clients check only the subjectAltName */
 
     cn = name->host_len <= 64 ? name->host : "agent broker leaf";
 
@@ -409,7 +409,7 @@ mint_extend(X509 *cert, X509 *issuer, int nid, const char *value)
 }
 
 
-/* subjectAltName from the parsed name: nothing is read as text again. */
+/* The subjectAltName is made from the parsed name, not parsed from text. */
 
 static int
 mint_name(X509 *cert, const authority_t *name)
@@ -472,7 +472,7 @@ done:
 }
 
 
-/* FNV-1a: the names are a policy's, nobody chooses them to collide. */
+/* FNV-1a: the names are the policy's, so no box can choose colliding ones. */
 
 static size_t
 mint_bucket(const char *host)

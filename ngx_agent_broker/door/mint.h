@@ -1,8 +1,8 @@
 /*
- * The mint: a certificate authority for boxes alone, and the leaf
- * certificates that it signs.  Whoever trusts this authority trusts the
- * broker for every name, so it lives outside the boxes, signs only names that
- * a policy allows (the caller's duty), and can sign no authority below it.
+ * The mint: a certificate authority that only boxes trust, and the leaf
+ * certificates that it signs.  A client that trusts it believes the broker for
+ * every name, so it lives outside the boxes, signs only names that a policy
+ * allows (the caller checks that), and cannot sign another authority.
  *
  * Sources: RFC 5280 section 4.2 (extensions), RFC 6125 (names).
  */
@@ -23,32 +23,32 @@ typedef struct mint_s  mint_t;
 
 
 /*
- * A new authority: P-256, ten years, pathlen 0.  0 with references that the
- * caller owns, or -1 (OpenSSL's error queue says why).
+ * A new authority: P-256, ten years, pathlen 0.  Returns 0 with references
+ * that the caller owns, or -1 (OpenSSL's error queue says why).
  */
 int mint_authority(X509 **cert, EVP_PKEY **key);
 
-/* NULL, or a constant sentence why this pair cannot sign leaves. */
+/* NULL, or why this pair cannot sign leaves (a constant phrase). */
 const char *mint_refuses(X509 *cert, EVP_PKEY *key);
 
 /*
- * Would the system's own roots vouch for this authority?  Then the boxes
- * would not be the only ones to believe its leaves.
+ * Do the system's trusted roots include this authority, or sign it?  Then
+ * programs outside the boxes would trust its leaves too.
  */
 bool mint_is_system_trusted(X509 *cert);
 
 /*
- * A mint of its own leaf key and a cache of at most max leaves, the least
- * recently used one dropped first.  Takes references of its own.
+ * A mint with a new leaf key and a cache of at most max leaves, of which the
+ * least recently used is dropped first.  Takes its own references.
  */
 mint_t *mint_new(X509 *cert, EVP_PKEY *key, size_t max);
 void mint_free(mint_t *mint);
 
 /*
- * A leaf for one name: DNS or IP subjectAltName, serverAuth, a week long,
- * begun a day ago (a box's clock may be behind).  The result is the mint's,
- * valid until the next call; take a reference to keep it.  *fresh: signed
- * now, not cached.  NULL on an error.
+ * A leaf for one name: DNS or IP subjectAltName, serverAuth, valid for a week
+ * and since a day ago (a box's clock may be behind).  The result belongs to
+ * the mint and is valid until the next call; take a reference to keep it.
+ * *fresh: it was signed now, not cached.  NULL on an error.
  */
 X509 *mint_leaf(mint_t *mint, const authority_t *name, bool *fresh);
 

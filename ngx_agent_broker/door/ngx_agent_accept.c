@@ -1,15 +1,16 @@
 /*
- * Accepting on a box's doors, and knowing which connection belongs to which
- * task: the task is the listener, so no byte a box sends can change it.
+ * Accepts connections on a box's doors.  The listening socket determines the
+ * task of a connection, so no byte that a box sends can change it.
  *
  * The launcher shares the listening sockets and may be hostile to its
- * neighbours.  What follows from that:
+ * neighbours.  Hence:
  *
- *   - O_NONBLOCK can be cleared and a pending connection stolen under our
- *     accept4(): a timer interrupts it after 2 ms, and EINTR there is proof;
- *   - shutdown() on the listener makes it readable for ever: EINVAL closes
- *     the door;
- *   - socket options are inherited by what is accepted: they are reset.
+ *   - it can clear O_NONBLOCK and take the pending connection before our
+ *     accept4(), which then blocks: a timer interrupts it after 2 ms, and
+ *     EINTR proves the attack;
+ *   - its shutdown() of the listener makes it readable for ever: accept4()
+ *     fails with EINVAL, and the door is closed;
+ *   - accepted connections inherit the socket options it set: they are reset.
  */
 
 
@@ -111,7 +112,7 @@ ngx_agent_accept(ngx_event_t *rev)
         break;
     }
 
-    /* a connection's handler may end the task: it is held meanwhile */
+    /* a connection's handler may end the task: this reference keeps it */
 
     door->task->references++;
 
@@ -125,9 +126,9 @@ ngx_agent_accept(ngx_event_t *rev)
 
 
 /*
- * How many more connections the task may have.  At its bound one of its own
- * that waits between two requests makes room, as core does when its
- * connections run out; if there is none, what comes waits in the queue.
+ * How many more connections the task may have.  At its bound, one of its
+ * connections that is idle between two requests is closed, as core does when
+ * its connections run out; if none is idle, new ones wait in the queue.
  */
 
 static ngx_uint_t
@@ -207,7 +208,7 @@ ngx_agent_accept_resume(ngx_agent_task_t *task)
 }
 
 
-/* What ngx_event_accept() does for a connection of its own. */
+/* Does what ngx_event_accept() does for core's own listeners. */
 
 static void
 ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,

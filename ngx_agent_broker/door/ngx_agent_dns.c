@@ -1,8 +1,7 @@
 /*
- * The dns doors.  The answer is made on the spot, so no client waits; a name
- * that is not allowed does not exist, and leaves a line in the audit.  By
- * datagram, nothing here relies on the socket's mode, which the launcher
- * shares: every call says MSG_DONTWAIT.
+ * The dns doors.  The answer is made at once, so no client waits; a name that
+ * is not allowed gets NXDOMAIN and a line in the audit.  The launcher shares
+ * the UDP socket and can change its mode, so every call uses MSG_DONTWAIT.
  */
 
 
@@ -32,7 +31,7 @@ static void ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
 
-/* The datagrams of a door: answered from the address they were sent to. */
+/* Answers the datagrams of a door, from the address they were sent to. */
 
 void
 ngx_agent_dns_udp(ngx_event_t *rev)
@@ -86,7 +85,7 @@ ngx_agent_dns_udp(ngx_event_t *rev)
             continue;
         }
 
-        /* where it was sent to is where the answer comes from */
+        /* the answer's source is the address that was asked */
 
         for (cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg))
         {
@@ -114,7 +113,7 @@ ngx_agent_dns_udp(ngx_event_t *rev)
 }
 
 
-/* A connection to the TCP door, RFC 7766: queries with their lengths. */
+/* A connection to the TCP door: each query follows its length, RFC 7766. */
 
 void
 ngx_agent_dns_tcp(ngx_connection_t *c)
@@ -222,7 +221,7 @@ close:
 }
 
 
-/* 0: there is no answer to this. */
+/* Makes the answer, and returns its length; 0: nothing is answered. */
 
 static size_t
 ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
@@ -241,7 +240,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
                    "agent: %s query for \"%s\", task %*s", door, query.text,
                    (size_t) PROTOCOL_ID_LEN, task->id);
 
-    /* past the bound a name is not looked at, and answered REFUSED */
+    /* past the bound the name is not judged: the answer is REFUSED */
 
     rc = ngx_agent_usage_spend(task->id, BOUND_NAMES);
 
@@ -277,7 +276,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
     amcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_agent_broker_module);
 
-    /* a rule for this host is enough, on whatever port */
+    /* a rule for any port of this host is enough */
 
     reason = query.name.host_len ? ngx_agent_decide_name(task, ngx_cycle->log,
                                                          &query.name)
@@ -325,7 +324,10 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
 }
 
 
-/* For the result: code that resolves before it calls has only this. */
+/*
+ * Adds the refusal to the task's result: a program that resolves a name before
+ * it connects makes no request that could be refused.
+ */
 
 static void
 ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,

@@ -32,7 +32,7 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 
     udp = (door->kind == NGX_AGENT_DOOR_DNS_UDP);
 
-    /* nothing but a socket answers this, and it never blocks */
+    /* it fails for all but sockets, and never blocks */
 
     len = sizeof(int);
 
@@ -41,7 +41,7 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
     }
 
     if (value != AF_INET && value != AF_INET6) {
-        return "a socket is not an inet socket";
+        return "a socket is neither IPv4 nor IPv6";
     }
 
     len = sizeof(int);
@@ -53,7 +53,7 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
                    : "a socket is not a stream socket";
     }
 
-    /* MPTCP and SCTP listen as well */
+    /* MPTCP and SCTP sockets listen too */
 
     len = sizeof(int);
 
@@ -112,9 +112,9 @@ ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
     ngx_uint_t  i;
 
     /*
-     * An eighth is kept free, for the requests of those who are served, and so
-     * that a launcher that cannot be is told why: core would close what it
-     * accepts beyond its connections without a word.
+     * An eighth of the connections is kept free, for the requests of running
+     * tasks, and so that a launcher gets an error with the reason: without a
+     * free connection core closes what it accepts and sends nothing.
      */
 
     if (ngx_cycle->free_connection_n >= n + ngx_cycle->connection_n / 8) {
@@ -128,7 +128,7 @@ ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
                                    fds[i])
                != NGX_OK)
         {
-            /* what is not a door yet is closed here */
+            /* those that are not doors yet are closed here */
 
             for ( /* void */ ; i < n; i++) {
                 ngx_agent_given_close(fds[i]);
@@ -147,7 +147,7 @@ ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
 
 
 /*
- * The door as a listening socket of nginx's own: the port and address that
+ * Makes the door a listening socket of nginx's own: the port and address that
  * core looks up lead to the server with agent_control, which has no other
  * listener.
  */
@@ -222,9 +222,9 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     if (door->kind == NGX_AGENT_DOOR_DNS_UDP) {
 
         /*
-         * An answer comes from the address that was asked.  Every address is
-         * local in a box, by route; IPv6 wants to be told that it may be one
-         * of no interface.
+         * An answer's source is the address that was asked.  A box's routes
+         * make every address local; IPv6 needs IPV6_FREEBIND to send from an
+         * address that no interface has.
          */
 
         if (ls->sockaddr->sa_family == AF_INET6) {
@@ -255,7 +255,7 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
 }
 
 
-/* What core would have made of `listen [::]:PORT [ssl http2]`. */
+/* Sets what core makes of `listen [::]:PORT [ssl http2]`. */
 
 static void
 ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,

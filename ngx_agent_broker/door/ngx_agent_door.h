@@ -1,5 +1,5 @@
 /*
- * What listens inside a box: its doors, what they accept, TLS and names.
+ * The listening sockets inside a box (doors), what they accept, TLS and DNS.
  */
 
 #ifndef NGX_AGENT_DOOR_H
@@ -12,19 +12,19 @@
 
 /* ngx_agent_door.c */
 
-/* What a descriptor is for; NULL, or a constant sentence why it is refused. */
+/* Can this be the socket of that door?  NULL, or why not (a constant). */
 const char *ngx_agent_door_check(ngx_socket_t s,
     const ngx_agent_door_spec_t *door, uint64_t broker_netns,
     uint64_t *netns);
 
 
-/* The doors of a task: takes the descriptors over, also when it fails. */
+/* Opens a task's doors.  Takes the descriptors over, also on NGX_ERROR. */
 ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
     ngx_socket_t *fds, ngx_uint_t n);
 
 
-/* The door of a listening socket itself, as of no accepted connection. */
+/* The door of a listening socket; not for the copy in a connection. */
 
 #define ngx_agent_door_of(listening)                                          \
     ngx_queue_data(listening, ngx_agent_door_t, ls)
@@ -32,25 +32,25 @@ ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
 
 /* ngx_agent_accept.c */
 
-/* The handlers of a door's listening socket, and of what it accepts. */
+/* The read handler of a door's listening socket. */
 void ngx_agent_accept(ngx_event_t *rev);
 
 
 /* ngx_agent_first_bytes.c */
 
-/* Takes a new connection over, until its first bytes are known. */
+/* The handler of a new connection, until its first bytes are read. */
 void ngx_agent_first_bytes(ngx_connection_t *c);
 
 
 /* ngx_agent_tunnel.c */
 
-/* The CONNECT of this context was answered: its TLS is passed through. */
+/* Called when CONNECT was answered: passes the TLS after it through. */
 void ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx);
 
 
 /* ngx_agent_dns.c */
 
-/* The handlers of a name server's datagrams, and of a connection to it. */
+/* The handlers of a DNS door: of its datagrams, and of its connections. */
 void ngx_agent_dns_udp(ngx_event_t *rev);
 void ngx_agent_dns_tcp(ngx_connection_t *c);
 
@@ -58,8 +58,9 @@ void ngx_agent_dns_tcp(ngx_connection_t *c);
 /* ngx_agent_tls.c */
 
 /*
- * The boxes' authority: from agent_state, where it is made if need be, or from
- * the files of agent_ca; and its certificate as text.  NGX_ERROR, and said so.
+ * The boxes' authority: from agent_state, where it is made if it is missing,
+ * or from the files of agent_ca; and its certificate as text.  NGX_ERROR is
+ * logged.
  */
 ngx_int_t ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);

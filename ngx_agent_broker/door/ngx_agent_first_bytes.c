@@ -1,16 +1,15 @@
 /*
- * The first bytes of a connection, looked at (MSG_PEEK, they stay where they
- * are) before nginx's HTTP parser gets it:
+ * Peeks at the first bytes of a connection (MSG_PEEK) before nginx's HTTP
+ * parser reads them:
  *
  *   proxy door   "CONNECT " is answered here, since the parser refuses it;
- *                then the tunnel's first byte is looked at like a web door's
+ *                the first byte after it is treated like a web door's
  *   web door     0x16 begins TLS, anything else is HTTP
  *
- * What is behind a CONNECT is a tunnel only where a rule says so
- * (ngx_agent_tunnel.c): else its TLS ends here, and its requests are ordinary
- * ones, judged one by one.  A byte that came before the
- * CONNECT was answered could be taken for a request by one side and for
- * tunnel content by the other, so it is refused.
+ * The bytes after a CONNECT are a tunnel only if the rule has `tunnel`
+ * (ngx_agent_tunnel.c); else TLS ends here, and the requests in it are judged
+ * one by one.  One side could take a byte that came before the CONNECT was
+ * answered for a request, and the other for tunnel content, so it is refused.
  *
  * Sources: RFC 9110 section 9.3.6, RFC 9112 section 3.2.3.
  */
@@ -66,7 +65,7 @@ ngx_agent_first_bytes_wait(ngx_connection_t *c)
 
     rev->handler = ngx_agent_first_bytes_read;
 
-    /* as core treats a connection that has sent nothing */
+    /* as core does with a connection that has sent nothing */
 
     ngx_add_timer(rev, ac->door->core->client_header_timeout);
     ngx_reusable_connection(c, 1);
@@ -99,7 +98,7 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
     if (rev->timedout) {
         rev->timedout = 0;
 
-        /* half a head: core ends it, and it leaves its line in the audit */
+        /* part of a head: core ends it, which writes an audit line */
 
         if (n > 0) {
             ngx_agent_first_bytes_http(ac, 0);
@@ -159,7 +158,7 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
 }
 
 
-/* More is to come: only new bytes wake us (the event is an edge). */
+/* Waits for more bytes (events are edge-triggered: only new ones wake us). */
 
 static void
 ngx_agent_first_bytes_again(ngx_event_t *rev)
@@ -172,7 +171,7 @@ ngx_agent_first_bytes_again(ngx_event_t *rev)
 }
 
 
-/* A handshake costs: a box that makes many of them waits for its turn. */
+/* A handshake costs CPU: a box that makes many of them has to wait. */
 
 static void
 ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac)
@@ -212,7 +211,7 @@ ngx_agent_first_bytes_turn(ngx_event_t *rev)
 }
 
 
-/* Core reads the connection from its first byte. */
+/* Core takes the connection over, and reads it from its first byte. */
 
 static void
 ngx_agent_first_bytes_http(ngx_agent_connection_t *ac, ngx_uint_t tls)
@@ -293,8 +292,8 @@ ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
     }
 
     /*
-     * Exactly the head is read: what follows is the tunnel's.  The send
-     * buffer of a connection that has sent nothing yet takes the answer.
+     * Reads exactly the head: the bytes after it are the tunnel's.  The answer
+     * fits the send buffer of a connection that has sent nothing yet.
      */
 
     if (recv(c->fd, head, len, MSG_DONTWAIT) != (ssize_t) len
@@ -386,8 +385,8 @@ ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
                          body);
 
         /*
-         * What was peeked at is read first: closing a socket with unread
-         * bytes resets it, and the client would not see the answer.
+         * The peeked bytes are read first: closing a socket with unread bytes
+         * resets it, and the client would not see the answer.
          */
 
         (void) recv(c->fd, drain, sizeof(drain), MSG_DONTWAIT);

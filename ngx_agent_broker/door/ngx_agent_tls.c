@@ -1,11 +1,11 @@
 /*
- * TLS that ends at a door.  The box trusts one authority beside the system's
- * roots, ours; a leaf is minted for the name that the client asks for, if the
- * policy allows that name, and the requests inside are judged like any other.
+ * TLS that ends at a door.  The box trusts our authority besides the system's
+ * roots; a leaf is minted for the name that the client asks for, if the policy
+ * allows that name, and the requests inside are judged like any other.
  *
- * The name is judged in the client hello, before anything is resumed: a
- * resumed handshake would not ask for a certificate, and under TLS 1.2 would
- * not show its SNI again.  Sessions are bound to task and host.
+ * The name is judged in the client hello, before a session is resumed: a
+ * resumed handshake asks for no certificate, and under TLS 1.2 does not show
+ * its SNI again.  Sessions are bound to task and host.
  */
 
 
@@ -37,7 +37,7 @@ static mint_t     *ngx_agent_mint;
 static ngx_pid_t   ngx_agent_mint_pid;
 
 
-/* The server with agent_control gets a TLS context without certificates. */
+/* Gives the server with agent_control a TLS context without certificates. */
 
 ngx_int_t
 ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
@@ -81,8 +81,8 @@ ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     SSL_CTX_set_alpn_select_cb(ctx, ngx_agent_tls_alpn, NULL);
 
     /*
-     * Tickets resume (their keys are made here, in the master, and so the
-     * same in all workers); nothing is kept in memory for a box.
+     * Sessions are resumed by tickets (the master makes the keys here, so all
+     * workers have the same); no memory is kept for a box's sessions.
      */
 
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
@@ -100,8 +100,8 @@ ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 
 
 /*
- * agent_ca auto: ca.pem in agent_state, key and certificate in one file, so
- * that a kept key never meets another certificate.
+ * agent_ca auto: ca.pem in agent_state has key and certificate in one file, so
+ * that they always match.
  */
 
 ngx_int_t
@@ -149,7 +149,7 @@ ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             BIO_free(bio);
 
             if (amcf->ca_key == NULL || amcf->ca_cert == NULL) {
-                why = "cannot be read: remove it, a new one is made";
+                why = "cannot be read: remove it, and a new one is made";
 
             } else {
                 why = mint_refuses(amcf->ca_cert, amcf->ca_key);
@@ -181,7 +181,7 @@ ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     if (ngx_test_config) {
-        return NGX_OK;                      /* a test leaves nothing behind */
+        return NGX_OK;                      /* nginx -t writes no file */
     }
 
     bio = BIO_new(BIO_s_mem());
@@ -272,7 +272,7 @@ ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     if (why == NULL && mint_is_system_trusted(amcf->ca_cert)) {
         why = "is trusted by this system: the boxes' authority must be "
-              "trusted by the boxes alone";
+              "trusted only by the boxes";
     }
 
     ERR_clear_error();
@@ -287,7 +287,7 @@ ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
-/* The certificate as PEM text, made once; NULL when there is no authority. */
+/* Sets the certificate's PEM text; NULL if there is no authority. */
 
 ngx_int_t
 ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
@@ -394,7 +394,7 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 }
 
 
-/* The name in the client hello: NULL, or why it is refused. */
+/* Reads the name in the client hello: NULL, or why it is refused. */
 
 static const char *
 ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
@@ -410,7 +410,7 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
     }
 
     if (client_hello_server_name(p, n, name) != HELLO_OK) {
-        return "the SNI extension does not hold one valid name";
+        return "the SNI extension does not contain one valid name";
     }
 
     *given = 1;
@@ -419,7 +419,7 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
 }
 
 
-/* A session is resumed only by the task and for the host it was made for. */
+/* A session can be resumed only by its task and for its host. */
 
 static ngx_int_t
 ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac)
@@ -452,12 +452,12 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
     ac = ngx_agent_task_connection(c);
 
     if (ac == NULL || ac->tls_name.host_len == 0) {
-        return 0;                           /* no hello was judged */
+        return 0;                           /* the hello was not judged */
     }
 
     if (ngx_agent_mint_pid != ngx_pid) {
 
-        /* made by the worker: a leaf key is never shared over a fork */
+        /* each worker makes its own: a leaf key is not shared over fork() */
 
         ngx_agent_mint = mint_new(amcf->ca_cert, amcf->ca_key,
                                   NGX_AGENT_LEAVES);
@@ -509,7 +509,7 @@ ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen,
 }
 
 
-/* There is no request to answer: the client gets an alert, the audit a line. */
+/* Without a request to answer, the client gets an alert; it is recorded. */
 
 static void
 ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,

@@ -1,12 +1,11 @@
 /*
- * `tunnel on`: TLS that is passed through untouched, for a host whose
- * certificate must be the client's business (pinning, mutual TLS).  No
- * credential can be attached and no request be seen, so what remains is
- * judged all the more: the host of the CONNECT, the same name in the client
- * hello, the address, and how many bytes go up.
+ * `tunnel on`: TLS is passed through untouched, for a host whose certificate
+ * the client must check itself (pinning, mutual TLS).  No credential can be
+ * attached and no request seen, so the broker judges all it can see: the host
+ * of the CONNECT, the same name in the client hello, the address, and how many
+ * bytes go up.
  *
- * What is here is up to the connection to the upstream; ngx_agent_tunnel_flow.c
- * moves the bytes.
+ * This file connects a tunnel; ngx_agent_tunnel_flow.c moves its bytes.
  */
 
 
@@ -28,7 +27,7 @@ static void ngx_agent_tunnel_connected(ngx_event_t *ev);
 static void ngx_agent_tunnel_cleanup(void *data);
 
 
-/* The CONNECT was answered; the client hello is awaited. */
+/* CONNECT was answered; waits for the client hello. */
 
 void
 ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx)
@@ -125,16 +124,16 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
         return;
 
     case HELLO_NO_NAME:
-        why = "the client names no host (SNI)";
+        why = "the client sends no host name (SNI)";
         break;
 
     case HELLO_ENCRYPTED:
-        why = "the client hides the host it asks for (ECH)";
+        why = "the client hides the host name (ECH)";
         break;
 
     default: /* HELLO_MALFORMED */
         reason = NGX_AGENT_REASON_MALFORMED;
-        why = "a tunnel begins with a TLS client hello";
+        why = "a tunnel must begin with a TLS client hello";
         break;
     }
 
@@ -142,7 +141,7 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
 }
 
 
-/* Recorded; the client gets the alert that a TLS server would send. */
+/* Records it, and sends the alert that a TLS server would send. */
 
 static void
 ngx_agent_tunnel_refuse(ngx_agent_tunnel_t *t, ngx_agent_reason_e reason,
@@ -201,7 +200,7 @@ ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t)
 }
 
 
-/* The box may go away before there is anybody to talk to. */
+/* The box may close the connection before the upstream is connected. */
 
 static void
 ngx_agent_tunnel_waiting(ngx_event_t *ev)
@@ -344,7 +343,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
         return;
     }
 
-    /* a handshake's small records must not wait for each other's ACK */
+    /* else a handshake's small records wait for each other's ACK */
 
     if (ngx_tcp_nodelay(c) != NGX_OK || ngx_tcp_nodelay(t->down) != NGX_OK) {
         ngx_agent_tunnel_flow_end(t, "internal");
@@ -367,7 +366,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     t->down->read->handler = ngx_agent_tunnel_flow_event;
     t->down->write->handler = ngx_agent_tunnel_flow_event;
 
-    /* the hello was only looked at: it is there to be read */
+    /* the hello was only peeked at, and is still to be read */
 
     t->down->read->ready = 1;
 

@@ -1,5 +1,5 @@
 /*
- * A tunnel, as its two files share it.
+ * A tunnel: what ngx_agent_tunnel.c and ngx_agent_tunnel_flow.c share.
  */
 
 #ifndef NGX_AGENT_TUNNEL_H
@@ -17,7 +17,7 @@ typedef struct {
     uint64_t            uncharged;
     bound_id_t          bound;
     unsigned            ended:1;            /* its source sends no more */
-    unsigned            closed:1;           /* and its destination was told */
+    unsigned            closed:1;           /* its destination was shut down */
 } ngx_agent_flow_t;
 
 
@@ -35,13 +35,13 @@ typedef struct {
 } ngx_agent_tunnel_t;
 
 
-/* The buffers of both ways, and the timer that looks at the policy. */
+/* Makes the buffers of both ways, and the timer that checks the policy. */
 ngx_int_t ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t);
 
-/* The handler of both sides' events, once the upstream is connected. */
+/* The handler of both sides' events after the upstream is connected. */
 void ngx_agent_tunnel_flow_event(ngx_event_t *ev);
 
-/* Ends the tunnel; t is gone with it.  failure: a constant, or NULL. */
+/* Ends the tunnel and frees t.  failure: a constant, or NULL. */
 void ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure);
 
 

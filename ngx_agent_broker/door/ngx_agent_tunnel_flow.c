@@ -1,7 +1,7 @@
 /*
- * The bytes of a tunnel, moved by two buffers, one each way, and charged to the
- * task's bounds.  A policy that changes is asked again every second: a tunnel
- * that it would refuse is closed.
+ * Moves the bytes of a tunnel through two buffers, one each way, and charges
+ * them to the task's bounds.  Within a second of a change of the policies, a
+ * tunnel that the new policy refuses is closed.
  */
 
 
@@ -82,8 +82,8 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
 
 
 /*
- * What the sockets give and take, so much at once that others are served in
- * between; NGX_DONE when that ended the tunnel.
+ * Moves bytes one way while both sockets are ready, up to a number that lets
+ * others be served in between; NGX_DONE when that ended the tunnel.
  */
 
 static ngx_int_t
@@ -223,7 +223,7 @@ ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure)
         t->ctx->failure = failure;
     }
 
-    /* the rest is the pool's: whoever closes the box's side comes there */
+    /* the pool's cleanup does the rest, whichever way the box's side ends */
 
     ngx_http_close_connection(t->down);
 }

@@ -3,9 +3,9 @@
  *
  *   malformed, task, host, port, method, addresses, the audit line
  *
- * and only then does the request go on to be dialled.  The handler stands in
- * the preaccess phase, which `satisfy` cannot skip; ngx_agent_upstream.c
- * dials nothing for a request that was not allowed here.
+ * and only then can an upstream be dialled.  The handler is in the preaccess
+ * phase, which `satisfy` cannot skip; ngx_agent_upstream.c dials nothing for a
+ * request that was not allowed here.
  *
  * A name is resolved once, before the verdict: see ngx_agent_resolve.c.
  */
@@ -43,7 +43,7 @@ ngx_agent_decide(ngx_http_request_t *r)
     }
 
     if (ascf->control.len == 0 || task == NULL || r != r->main) {
-        return NGX_HTTP_FORBIDDEN;          /* no door led here */
+        return NGX_HTTP_FORBIDDEN;          /* it did not come by a door */
     }
 
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
@@ -77,7 +77,7 @@ ngx_agent_decide(ngx_http_request_t *r)
             return NGX_DONE;
         }
 
-        /* an event of the client's may have come first: it goes on once */
+        /* a client's event may have come first: resume is not called again */
 
         ngx_agent_audit_leave(&ctx->record);
 
@@ -97,7 +97,7 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
 {
     size_t  n;
 
-    /* many at once, since each call costs; anew in each process */
+    /* for 256 requests at once, since each call costs; new in each process */
 
     static u_char      random[256 * PROTOCOL_ID_LEN / 4];
     static size_t      used;
@@ -273,8 +273,8 @@ ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
 
 /*
- * What the connection has already named, by its door, by CONNECT or by SNI,
- * must be what the request names.
+ * The request must name the host and port that its connection has already
+ * named by its door, by CONNECT or by SNI.
  */
 
 static target_error_t
@@ -300,7 +300,7 @@ ngx_agent_decide_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
         }
     }
 
-    /* HTTP/2 names it apart from the target, RFC 9113 section 8.3.1 */
+    /* HTTP/2 sends the scheme separately, RFC 9113 section 8.3.1 */
 
     if (tls && r->http_version == NGX_HTTP_VERSION_20
         && (r->schema.len != 5
@@ -384,8 +384,8 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     /*
-     * A rule without a port serves 80 and 443 of the box, and goes out to
-     * 443 by TLS whichever it was.
+     * A rule without a port allows the box 80 and 443, and dials 443 with TLS
+     * for both.
      */
 
     ctx->tls = !ctx->rule->plaintext;
@@ -409,7 +409,7 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     ctx->state = NGX_AGENT_RESOLVING;
 
-    /* a client that goes away meanwhile is noticed */
+    /* notices a client that closes the connection meanwhile */
 
     r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = ngx_http_core_run_phases;
@@ -422,7 +422,7 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 }
 
 
-/* The addresses have come, or the decision is written or cannot be. */
+/* Called when the addresses are known, and when the audit line is done. */
 
 static void
 ngx_agent_decide_resume(ngx_agent_ctx_t *ctx)
@@ -491,8 +491,8 @@ ngx_agent_decide_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                    sizeof(ctx->request), ctx->request, ctx->record.sequence);
 
     /*
-     * Core would switch protocols when the client asked for it and the
-     * upstream answers 101, although Upgrade is not sent on.
+     * Core would switch protocols if the client asked for it and the upstream
+     * answers 101, although Upgrade is not sent on.
      */
 
     if (!ngx_agent_headers_is_websocket(r, ctx)) {

@@ -1,9 +1,9 @@
 /*
- * What a box is told where core itself answers: a request that was allowed
- * has failed on its way, or what came in was no request.  Core would send a
- * page of HTML with nothing to act on; a box gets the same object as of a
- * refusal, marked X-Agent-Broker.  What an upstream answers passes here
- * untouched, its errors too: only core's own pages have an err_status.
+ * Replaces core's own error pages, which are sent when an allowed request
+ * failed, or when the bytes from the box were not a request.  Core's page of
+ * HTML has nothing to act on; a box gets a JSON object like a refusal's, marked
+ * X-Agent-Broker.  An upstream's answers pass untouched, its errors too: only
+ * core's own pages have an err_status.
  */
 
 
@@ -27,8 +27,8 @@ ngx_agent_error_page_init(void)
 
 
 /*
- * In the header filter, before the header is made.  Nothing of an upstream's
- * is in it then, whatever of an answer had come already.
+ * Called by the header filter, before the header is made.  Nothing that an
+ * upstream sent remains in it, even if part of an answer had come.
  */
 
 ngx_int_t
@@ -57,7 +57,7 @@ ngx_agent_error_page(ngx_http_request_t *r)
 
     if (ctx->state == NGX_AGENT_ALLOWED) {
 
-        /* why it failed says more than core's status, and says it better */
+        /* the failure is more precise than core's status */
 
         if (ctx->failure) {
             reason = ngx_agent_error_page_failure(ctx);
@@ -87,7 +87,7 @@ ngx_agent_error_page(ngx_http_request_t *r)
 
     r->err_status = status;
 
-    /* core closes the connection for what is unread of the body: it is said */
+    /* core closes the connection if a body is unread: announce it */
 
     if (r->reading_body) {
         r->keepalive = 0;
@@ -103,7 +103,7 @@ ngx_agent_error_page(ngx_http_request_t *r)
 }
 
 
-/* What was noted where it happened. */
+/* The reason whose word is the failure. */
 
 static ngx_agent_reason_e
 ngx_agent_error_page_failure(ngx_agent_ctx_t *ctx)
@@ -144,7 +144,7 @@ ngx_agent_error_page_filter(ngx_http_request_t *r, ngx_chain_t *in)
     b->last_buf = (r == r->main);
     b->last_in_chain = 1;
 
-    ctx->page.len = 0;                      /* what comes after it is none */
+    ctx->page.len = 0;                      /* it is sent only once */
 
     out.buf = b;
     out.next = NULL;

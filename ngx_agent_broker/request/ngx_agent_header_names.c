@@ -1,6 +1,7 @@
 /*
- * The names of headers that do not pass: what a box cannot send on, what an
- * upstream cannot tell, and what the proxy makes for each hop.
+ * The names of headers that do not pass: those a box cannot send to an
+ * upstream, those an upstream cannot send to a box, and those the proxy makes
+ * for each hop.
  */
 
 
@@ -10,7 +11,7 @@
 #define NGX_AGENT_NAMES     64              /* a power of two */
 
 
-/* A list of names, those that may be one by length and letters in a chain. */
+/* A list of names, chained by a hash of the length and two letters. */
 
 typedef struct {
     ngx_str_t   *list;
@@ -27,9 +28,10 @@ static ngx_uint_t ngx_agent_header_names_find(ngx_agent_names_t *names,
 
 
 /*
- * What a client in the box cannot send on: a key of its own would be a way
- * out through an allowed host, and the rest would route or frame the request
- * otherwise than it was judged.  "x-forwarded-" stands for all of them.
+ * Headers that a client in the box cannot send on: with a key of its own it
+ * could send data out through an allowed host, and the others would make the
+ * request be routed or framed in another way than it was judged.
+ * "x-forwarded-" matches all names that begin with it.
  */
 
 static ngx_str_t  ngx_agent_stripped_list[] = {
@@ -57,7 +59,7 @@ static ngx_str_t  ngx_agent_stripped_list[] = {
     ngx_string("x-original-host"), ngx_string("x-host"),
     ngx_string("x-envoy-original-path"),
 
-    /* who asks, from where */
+    /* the client and its address */
     ngx_string("x-forwarded-"), ngx_string("forwarded"), ngx_string("via"),
     ngx_string("x-real-ip"), ngx_string("x-client-ip"),
     ngx_string("client-ip"), ngx_string("true-client-ip"),
@@ -74,7 +76,7 @@ static ngx_str_t  ngx_agent_stripped_list[] = {
 };
 
 
-/* Made by the proxy for this hop: a Connection header cannot name them. */
+/* The proxy makes them for this hop: a Connection header cannot name them. */
 
 static ngx_str_t  ngx_agent_framing[] = {
     ngx_string("host"), ngx_string("connection"),
@@ -83,7 +85,7 @@ static ngx_str_t  ngx_agent_framing[] = {
 };
 
 
-/* What an upstream cannot tell the box or the broker. */
+/* Headers that an upstream cannot send to the box or the broker. */
 
 static ngx_str_t  ngx_agent_dropped_list[] = {
     ngx_string("x-accel-redirect"), ngx_string("x-accel-expires"),
@@ -169,7 +171,7 @@ ngx_agent_header_names_link(ngx_agent_names_t *names)
 }
 
 
-/* Of both cases alike. */
+/* The hash of a name, the same for upper and lower case. */
 
 static ngx_uint_t
 ngx_agent_header_names_chain(u_char *name, size_t len)
@@ -179,7 +181,7 @@ ngx_agent_header_names_chain(u_char *name, size_t len)
 }
 
 
-/* The name that ends with "-" stands for all that begin with it. */
+/* A listed name that ends with "-" matches all names that begin with it. */
 
 static ngx_uint_t
 ngx_agent_header_names_find(ngx_agent_names_t *names, u_char *name, size_t len)

@@ -1,11 +1,10 @@
 /*
  * The header of a request as it goes up, and of an answer as it comes down.
  *
- * The request's is written anew: request line and Host from what was judged,
- * the client's own credentials and routing headers dropped, the credential of
- * the rule added.  The credential exists only in that buffer, which is then
- * wiped with the request; it is never a variable, a header of r->headers_in,
- * or a line of a log.
+ * The request's is rewritten: request line and Host from the judged target,
+ * the client's own credentials and routing headers dropped, the rule's
+ * credential added.  The credential exists only in that buffer, which is wiped
+ * with the request; it is never in a variable, in r->headers_in or in a log.
  */
 
 
@@ -124,7 +123,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                                   "Upgrade: websocket" CRLF);
     }
 
-    /* HTTP/1.1 keeps a connection unless somebody says otherwise */
+    /* without a Connection header, HTTP/1.1 keeps the connection */
 
     hops = ngx_agent_headers_has_hops(r);
 
@@ -174,7 +173,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 }
 
 
-/* RFC 6455 section 4.1: nothing else is upgraded to. */
+/* The only upgrade that is passed on, RFC 6455 section 4.1. */
 
 ngx_uint_t
 ngx_agent_headers_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
@@ -198,7 +197,7 @@ ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 {
     size_t  n;
 
-    /* nothing is attached where the upstream was not verified by TLS */
+    /* an upstream that TLS does not verify gets no credential */
 
     if (!ctx->tls) {
         return NULL;
@@ -222,7 +221,7 @@ ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 }
 
 
-/* May a Connection header of the client's name one that is not stripped? */
+/* Does a Connection header of the client's name more than keep-alive? */
 
 static ngx_uint_t
 ngx_agent_headers_has_hops(ngx_http_request_t *r)
@@ -256,7 +255,7 @@ ngx_agent_headers_has_hops(ngx_http_request_t *r)
 }
 
 
-/* Is it named by a Connection header of the client's? */
+/* Does a Connection header of the client's name this header? */
 
 static ngx_uint_t
 ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
@@ -334,7 +333,7 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
 
-    /* core's own page: no upstream said this */
+    /* core's own page: it is not an upstream's answer */
 
     if (r->err_status && ngx_agent_task_of(r->connection)) {
         return ngx_agent_error_page(r) == NGX_OK
@@ -351,8 +350,8 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
     if (r->upstream && ngx_agent_headers_is_no_answer(r, r->upstream)) {
         /*
-         * What follows it would reach the box as it is, past this filter: as
-         * the body of an interim answer, through a tunnel, or raw.
+         * The bytes after it would reach the box past this filter: as the body
+         * of an interim answer, through a tunnel, or raw.
          */
 
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
@@ -364,7 +363,7 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
         r->http_version = NGX_HTTP_VERSION_11;
         r->keepalive = 0;
-        r->upstream->keepalive = 0;         /* the rest is still to come */
+        r->upstream->keepalive = 0;         /* the rest is still unread */
 
         return NGX_HTTP_BAD_GATEWAY;
     }
@@ -383,7 +382,7 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
         }
     }
 
-    /* nor an answer without an upstream, whatever made it */
+    /* an answer that another module made is marked too */
 
     if (r->upstream == NULL && ngx_agent_refuse_mark(r, "failed") != NGX_OK) {
         return NGX_ERROR;
@@ -394,15 +393,15 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
 
 /*
- * Only 2xx to 5xx with a status line of HTTP/1.x is an answer.  A box cannot
- * ask for an upgrade (101), nor for what comes before an answer; and bytes
- * without a status line nginx takes for an answer of HTTP/0.9.
+ * Only 200 to 599 with a status line of HTTP/1.x is an answer.  A box cannot
+ * ask for an upgrade (101) or another interim answer; and nginx takes bytes
+ * without a status line for an answer of HTTP/0.9.
  */
 
 static ngx_uint_t
 ngx_agent_headers_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
 {
-    /* headers_in.upgrade is there only where the rule lets it, see decide */
+    /* headers_in.upgrade is set only if the rule allows it, see decide */
 
     if (u->headers_in.status_n == NGX_HTTP_SWITCHING_PROTOCOLS
         && r->headers_in.upgrade)

@@ -1,11 +1,11 @@
 /*
- * Connections and TLS sessions that one request leaves to the next.
+ * Upstream connections and TLS sessions that later requests can use again.
  *
- * nginx's own cache knows a connection by its address alone, and would give
- * one task's connection, verified for one host, to another's request to
- * another host at the same address.  Here both are known by everything that
- * was judged: task, host, port, TLS, and the generation of the policies (which
- * stands for the trust store).  They end with their task.
+ * nginx's own cache finds a connection only by its address, and would give one
+ * task's connection, verified for one host, to another task's request to
+ * another host at the same address.  Here connections and sessions are found
+ * by everything that was judged: task, host, port, TLS, and the generation of
+ * the policies (which implies the trust store).  They end with their task.
  */
 
 
@@ -30,14 +30,14 @@ typedef struct {
 
 
 typedef struct {
-    ngx_queue_t                queue;       /* newest first */
+    ngx_queue_t                queue;       /* most recently used first */
     ngx_agent_keepalive_key_t  key;
     ngx_agent_task_t          *task;        /* of a connection */
     ngx_connection_t          *connection;  /* either of these two; of its
                                                pool, or allocated */
     ngx_ssl_session_t     *session;
-    address_t              address;         /* that it leads to */
-    ngx_msec_t             since;           /* it waits */
+    address_t              address;         /* of its upstream */
+    ngx_msec_t             since;           /* it was kept */
 } ngx_agent_keepalive_t;
 
 
@@ -66,7 +66,7 @@ static ngx_queue_t  ngx_agent_sessions;
 static ngx_uint_t   ngx_agent_sessions_count;
 
 
-/* The address that pc's connection, which was kept, leads to; or NULL. */
+/* Sets pc to a kept connection, and returns its address; or NULL. */
 
 address_t *
 ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
@@ -115,7 +115,7 @@ found:
 }
 
 
-/* Takes pc's connection over when the next request may have it. */
+/* Keeps pc's connection if a later request may use it. */
 
 void
 ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
@@ -142,7 +142,7 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_agent_keepalive_init();
 
     if (pc->cached) {
-        item = ctx->reused;                 /* has the key of this request */
+        item = ctx->reused;                 /* its key is this request's */
 
     } else {
         item = ngx_palloc(c->pool, sizeof(ngx_agent_keepalive_t));
@@ -197,7 +197,7 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     c->read->handler = ngx_agent_keepalive_idle;
 
     c->data = item;
-    c->idle = 1;                            /* a worker that leaves closes it */
+    c->idle = 1;                            /* a worker that exits closes it */
     c->log = ngx_cycle->log;
     c->read->log = ngx_cycle->log;
     c->write->log = ngx_cycle->log;
@@ -209,7 +209,7 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 }
 
 
-/* A session for a new connection, or NULL; it stays ours. */
+/* A session for a new connection, or NULL; this file still owns it. */
 
 ngx_ssl_session_t *
 ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
@@ -234,7 +234,7 @@ ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
 }
 
 
-/* Takes the session over. */
+/* Keeps the session, and owns it from here on. */
 
 void
 ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
@@ -276,7 +276,7 @@ ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
 }
 
 
-/* The task has ended. */
+/* Called when the task has ended. */
 
 static void
 ngx_agent_keepalive_drop(ngx_agent_task_t *task)
@@ -326,7 +326,7 @@ ngx_agent_keepalive_init(void)
 }
 
 
-/* What waits leaves most of the worker's connections to what does not. */
+/* Kept connections leave most of the worker's connections to others. */
 
 static ngx_uint_t
 ngx_agent_keepalive_max(void)
@@ -339,7 +339,7 @@ ngx_agent_keepalive_max(void)
 }
 
 
-/* The one that has waited longest, of a task or of all; there is one. */
+/* The one kept longest, of a task or (NULL) of all; there must be one. */
 
 static ngx_agent_keepalive_t *
 ngx_agent_keepalive_oldest(ngx_agent_task_t *task)
@@ -385,7 +385,7 @@ ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
 }
 
 
-/* The one of the addresses that this request may go to, or NULL. */
+/* The item's address among those the request may be sent to, or NULL. */
 
 static address_t *
 ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_t *item)
@@ -430,15 +430,15 @@ ngx_agent_keepalive_idle(ngx_event_t *ev)
         }
     }
 
-    /* the end, or bytes that answer nothing: neither may meet a request */
+    /* it was closed, or has bytes that answer no request: never used again */
 
     ngx_agent_keepalive_remove(c->data);
 }
 
 
 /*
- * One timer for all: each request would set and delete one of its own.  The
- * last of the list has waited longest.
+ * One timer for all of them: with one for each connection, each request would
+ * set and delete it.  The last of the list was kept longest.
  */
 
 static void

@@ -1,6 +1,6 @@
 /*
- * Why a request is refused, and how it is said: the hint a model can act
- * on, the body, the audit line and the task's record.
+ * Refuses a request: the hint that a model can act on, the JSON body, the
+ * audit line and the record of the task.
  */
 
 
@@ -44,7 +44,7 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ctx->reason = reason;
     ctx->why = why;
 
-    /* past the bound one line says so, and the rest is only counted */
+    /* the first past the bound writes a line, the others are only counted */
 
     rc = ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS);
 
@@ -68,8 +68,8 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     hint = ngx_agent_refuse_hint(ctx, text);
 
     /*
-     * A refusal is refused whether or not it can be recorded: nothing leaves
-     * either way.
+     * The request is refused even if that cannot be recorded: nothing is sent
+     * in either case.
      */
 
     (void) ngx_agent_events_decision(ctx, "denied");
@@ -91,13 +91,13 @@ ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
         return ngx_agent_refuse_hint_methods(ctx->rule, text);
 
     case NGX_AGENT_REASON_HOST:
-    case NGX_AGENT_REASON_PORT:             /* the rules' names have ports */
+    case NGX_AGENT_REASON_PORT:             /* rules are listed with ports */
         return ngx_agent_refuse_hint_hosts(ctx->policy, text);
 
     case NGX_AGENT_REASON_RESOLVE:
     case NGX_AGENT_REASON_ADDRESS:
 
-        /* a result has no detail beside it */
+        /* a result shows the hint without the detail */
 
         if (ctx->why == NULL) {
             return ngx_agent_reason(ctx->reason)->hint;
@@ -113,7 +113,7 @@ ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 }
 
 
-/* What a model can do instead: the rule's methods, and what it says itself. */
+/* Tells a model what the rule allows: its methods, and the rule's hint. */
 
 static const char *
 ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
@@ -149,7 +149,7 @@ ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
 }
 
 
-/* The same of a policy: its hosts. */
+/* Tells a model which hosts the policy allows. */
 
 static const char *
 ngx_agent_refuse_hint_hosts(const policy_t *policy,
@@ -183,7 +183,7 @@ ngx_agent_refuse_hint_hosts(const policy_t *policy,
 }
 
 
-/* Fixed keys, every foreign byte escaped by jansson. */
+/* The keys are fixed; jansson escapes all bytes from the box. */
 
 ngx_int_t
 ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
@@ -269,8 +269,8 @@ ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     }
 
     /*
-     * At once and for good: no 100 Continue for a body that goes nowhere,
-     * and what follows on this connection is not read as another request.
+     * No 100 Continue is sent for a body that is discarded, and bytes that
+     * follow on this connection are not read as another request.
      */
 
     r->expect_tested = 1;
@@ -288,7 +288,7 @@ ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
     status = ngx_agent_reason(ctx->reason)->status;
 
-    /* RFC 9113 section 9.1.2: a client that coalesced hosts asks elsewhere */
+    /* so a client that coalesced hosts reconnects, RFC 9113 section 9.1.2 */
 
     if (ctx->reason == NGX_AGENT_REASON_MISMATCH
         && r->http_version == NGX_HTTP_VERSION_20)

@@ -1,7 +1,7 @@
 /*
- * Where an allowed name leads.  It is resolved here, once, and every address
- * is judged: those that pass are the only ones that can be dialled, so a
- * second answer cannot change the verdict.
+ * Resolves an allowed name, once, and judges every address: only those that
+ * pass can be dialled, so a later answer of the name server (DNS rebinding)
+ * cannot change the verdict.
  */
 
 
@@ -116,7 +116,7 @@ ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
     ctx = rctx->data;
     n = 0;
 
-    /* all are judged: the one that may be dialled can be the last */
+    /* all are judged: only the last may be one that can be dialled */
 
     if (rctx->state == 0) {
         ctx->addresses = ngx_pcalloc(ctx->pool,
@@ -208,7 +208,7 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
         addresses[good++] = addresses[i];
     }
 
-    /* the audit line names what would be, or was not, dialled */
+    /* the audit line has the address that is dialled, or was refused */
 
     if (ngx_agent_resolve_name(ctx, &addresses[0]) != NGX_OK) {
         return NGX_AGENT_REASON_INTERNAL;
@@ -246,7 +246,7 @@ ngx_agent_resolve_is_allowed(ngx_agent_ctx_t *ctx, const policy_rule_t *rule)
 }
 
 
-/* "192.0.2.1:443", "[2001:db8::1]:443": the address is in it. */
+/* "192.0.2.1:443", "[2001:db8::1]:443"; ctx->address points into it. */
 
 ngx_int_t
 ngx_agent_resolve_name(ngx_agent_ctx_t *ctx, const address_t *a)
@@ -299,7 +299,7 @@ ngx_agent_resolve_port(u_char *p, in_port_t port)
 }
 
 
-/* Would this be a connection to one of our own listeners? */
+/* Is one of our own listeners at this address and port? */
 
 static ngx_uint_t
 ngx_agent_resolve_is_own(address_t *a, in_port_t port)
@@ -346,7 +346,7 @@ ngx_agent_resolve_is_own(address_t *a, in_port_t port)
                                    ? 4 : 16)
             == 0)
         {
-            /* a wildcard: it answers on every address of this host */
+            /* a wildcard: it listens on every address of this host */
 
             if (ngx_agent_resolve_is_local(own, len)) {
                 return 1;
@@ -384,7 +384,7 @@ ngx_agent_resolve_sockaddr(ngx_sockaddr_t *sa, const u_char *bytes, size_t len,
 }
 
 
-/* Only an address of this host can be bound; no packet is sent for it. */
+/* Only an address of this host can be bound; bind() sends no packet. */
 
 static ngx_uint_t
 ngx_agent_resolve_is_local(u_char *bytes, size_t len)
@@ -399,7 +399,7 @@ ngx_agent_resolve_is_local(u_char *bytes, size_t len)
     s = socket(sa.sockaddr.sa_family, SOCK_DGRAM|SOCK_CLOEXEC, 0);
 
     if (s == (ngx_socket_t) -1) {
-        return 1;                           /* not known: not dialled */
+        return 1;                           /* unknown: it is not dialled */
     }
 
     local = bind(s, &sa.sockaddr, socklen) == 0

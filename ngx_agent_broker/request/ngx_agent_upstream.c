@@ -1,18 +1,14 @@
 /*
- * Dials what was judged, and nothing else, and attaches the credential.
+ * Dials only the judged addresses, and has the credential attached.
  *
  * nginx's proxy does the work; the name in its proxy_pass leads to the peer
- * selection here, which is asked when the request for the upstream has been
+ * selection here, which is called when the request for the upstream has been
  * made and before anything is connected.  Then, in this order:
  *
- *   1. the configuration is checked to be a safe one;
- *   2. the verdict is checked to be still that of the newest policy;
- *   3. the request's header is written anew: request line and Host from what
- *      was judged, the client's own credentials and routing headers dropped,
- *      the credential of the rule added.
- *
- * The credential exists only in that buffer, which is wiped with the request;
- * it is never a variable, a header of r->headers_in, or a line of a log.
+ *   1. the proxy's configuration is checked to be safe;
+ *   2. if the policies have changed, the new one must allow the request too;
+ *   3. the request's header is rewritten, with the credential, by
+ *      ngx_agent_headers.c, which says how the credential is kept secret.
  */
 
 
@@ -74,8 +70,6 @@ ngx_agent_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 }
 
 
-/* NULL, or the directive that makes this proxy unsafe. */
-
 const char *
 ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
 {
@@ -87,7 +81,7 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
               |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
               |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
-    /* any other is dialled unjudged, a parent proxy included */
+    /* any other upstream, like a parent proxy, is dialled without a verdict */
 
     if (ucf->ssl == NULL || ucf->ssl->ctx == NULL || ucf->upstream == NULL
         || ucf->upstream->peer.init_upstream != ngx_agent_upstream_init)
@@ -133,7 +127,7 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
         return "proxy_intercept_errors must be off";
     }
 
-    /* else a slow peer has its bodies on the broker's disk, and in memory */
+    /* else the broker keeps a slow peer's bodies on disk and in memory */
 
     if (ucf->buffering) {
         return "proxy_buffering must be off";
@@ -187,7 +181,7 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     ctx->http = r;
     ctx->next = 0;
 
-    u->ssl = ctx->tls;                      /* the rule says, not proxy_pass */
+    u->ssl = ctx->tls;                      /* by the rule, not by proxy_pass */
 
     u->peer.data = ctx;
     u->peer.get = ngx_agent_upstream_peer_get;
@@ -204,9 +198,9 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
 
 /*
- * The policy changed between the verdict and now (a body was read, or a
- * reload came between): the request must be allowed by the new one as it was
- * by the old one, to the same place and with the same credential.
+ * The policies changed after the verdict (a reload, while a body was read): the
+ * new policy must allow the request too, to the same port in the same way and
+ * with the same credential.
  */
 
 static ngx_int_t
@@ -256,10 +250,10 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 
     address_t  *a;
 
-    ctx->failure = NULL;                    /* that was the one before it */
+    ctx->failure = NULL;                    /* of the address before this */
     ctx->why = NULL;
 
-    /* should a kept connection have ended meanwhile, a new one is made */
+    /* if the upstream has closed a kept connection, a new one is made */
 
     if (!ctx->kept) {
         ctx->kept = 1;
@@ -291,8 +285,6 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
                                            &ctx->addresses[ctx->next++]);
 }
 
-
-/* Where the request goes; the name is for nginx's logs and for the audit. */
 
 ngx_int_t
 ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
@@ -361,10 +353,10 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
 #if (NGX_HTTP_SSL)
 
 /*
- * nginx asks here for a session to resume, when the TLS object is made and
- * its SNI set, and before a byte is sent.  What the handshake must prove is
- * put on the connection itself: the host's own trust store and name.  nginx
- * judges the result once more afterwards.
+ * nginx asks here for a session to resume, when the TLS object is made and its
+ * SNI set, and before a byte is sent.  The name and the trust store that the
+ * handshake must prove are set on the connection itself.  nginx checks the
+ * result again afterwards.
  */
 
 static ngx_int_t
@@ -437,8 +429,8 @@ ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc, void *data)
 
 
 /*
- * A resumed session would skip the check of the name: it is resumed only for
- * the name, the task and the trust store that it was verified with.
+ * A resumed session skips the check of the name: it is used only for the name,
+ * the task and the trust store that it was verified with.
  */
 
 static void
@@ -475,7 +467,7 @@ ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store)
 }
 
 
-/* The trust store of a rule, made once a worker and generation. */
+/* The trust store of a rule, made once per worker and generation. */
 
 static X509_STORE *
 ngx_agent_upstream_trust(const policy_rule_t *rule)
