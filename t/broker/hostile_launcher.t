@@ -78,7 +78,7 @@ sub background ($l, $program, @args) {
         . 'echo $!', 'sh', $program, map { "$_" } @args],
         env => { PATH => $ENV{PATH} } });
     die $run->{error} if $run->{error};
-    return $run->{data} =~ /(\d+)/;
+    return ($run->{data} =~ /(\d+)/)[0];
 }
 
 sub goes_on ($pid, $what) { ok((kill 0, $pid), "control: $what") }

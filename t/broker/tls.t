@@ -213,8 +213,9 @@ subtest 'trusted_certificate is each rule\'s own' => sub {
     is($r->{status}, 502,
        'without trusted_certificate the system\'s roots count: 502 for the '
        . 'test\'s');
-    is(($b->audit('egress_end', task => $box{roots}{id}))[-1]{failure},
-       'certificate_unverified',
+    my ($end) = AgentTest::wait_for('the end of its request', sub {
+        ($b->audit('egress_end', task => $box{roots}{id}))[-1] });
+    is($end->{failure}, 'certificate_unverified',
        'the line of the end has the failure certificate_unverified');
     $r = $l->get("http://second.internal:$by2->{port}/");
     is($r->{status}, 200,
