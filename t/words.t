@@ -27,7 +27,7 @@ my @TICS = (
     [qr/\bmend(?:s|ed|ing)?\b/i, '"fixes"'],
     [qr/\bof (?:32|64) bits\b/i, '"32-bit"'],
     [qr/\ban advice\b|\badvices\b/i, '"advice"'],
-    [qr/(?<!\blet )(?<!\bleft )(?<!\bleaves it )(?<!\bruns? )\balone\b/i,
+    [qr/(?<!\blet )(?<!\bleft )(?<!# )(?<!\bleaves it )(?<!\bruns? )\balone\b/i,
      '"only"'],
     [qr/\btill\b/i, '"until"'],
     [qr/\b(?:come|came|comes) whole\b/i, '"is fully received"'],

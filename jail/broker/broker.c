@@ -204,7 +204,7 @@ broker_events(broker_t *b, int64_t now, fault_t *fault)
     if (broker_deadline(b) != INT64_MAX && now >= b->deadline) {
         if (b->state == BROKER_OPEN) {
             (void) fault_set(fault, STAGE_BROKER, ETIMEDOUT,
-                             "the broker did not take the doors");
+                             "the broker did not accept the doors");
 
         } else {
             (void) fault_set_cause(fault, STAGE_BROKER, ETIMEDOUT,
@@ -234,7 +234,7 @@ broker_read(control_t **c, json_t **message, fault_t *fault)
 
     if (state == CONTROL_GARBAGE) {
         (void) fault_set(fault, STAGE_BROKER, EPROTO,
-                         "the broker broke the protocol");
+                         "the broker did not follow the protocol");
     }
 
     if (state == CONTROL_CLOSED || state == CONTROL_GARBAGE) {
@@ -281,8 +281,8 @@ broker_active(broker_t *b, int64_t now, fault_t *fault)
 
     if (state == CONTROL_CLOSED && b->state == BROKER_OPEN) {
         return fault_set(fault, STAGE_BROKER, ECONNRESET,
-                         "the broker closed the connection instead of taking "
-                         "the doors");
+                         "the broker closed the connection instead of "
+                         "accepting the doors");
     }
 
     if (state == CONTROL_CLOSED) {

@@ -55,8 +55,8 @@ control_connect(const char *path, fault_t *fault)
 
     if (n >= sizeof(sun.sun_path)) {
         (void) fault_set(fault, STAGE_BROKER, ENAMETOOLONG,
-                         "the path of the broker's socket has %zu bytes, a "
-                         "socket's may have %zu", n,
+                         "the path of the broker's socket has %zu bytes: "
+                         "at most %zu are possible", n,
                          sizeof(sun.sun_path) - 1);
         return NULL;
     }
@@ -154,7 +154,7 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
             }
 
             return fault_set(fault, STAGE_BROKER, (int) n,
-                             "the broker took no message");
+                             "no message can be sent to the broker");
         }
 
         n = 0;
@@ -250,8 +250,8 @@ control_answer(control_t *c, int64_t deadline, fault_t *fault)
 
         case CONTROL_GARBAGE:
             (void) fault_set(fault, STAGE_BROKER, EPROTO,
-                             "the answer on the broker's socket is not the "
-                             "broker's protocol");
+                             "the answer on the broker's socket does not "
+                             "follow the control protocol");
             return NULL;
 
         case CONTROL_AGAIN:

@@ -300,6 +300,6 @@ static int
 open_reply_wrong(fault_t *fault, const char *what)
 {
     return fault_set(fault, STAGE_BROKER, EPROTO,
-                     "\"%s\" in the broker's answer is not what it should be",
+                     "\"%s\" in the broker's answer is invalid",
                      what);
 }

@@ -91,7 +91,7 @@ guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault)
 
     if (err != 0) {
         return fault_set_cause(fault, STAGE_TIE, err, CAUSE_GUARD,
-                               "the box's guard does not watch");
+                               "the box's guard did not start to watch");
     }
 
     return 0;

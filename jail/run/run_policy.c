@@ -83,11 +83,11 @@ run_unlisted(run_t *r, const char *const *list, unsigned n)
     }
 
     return fault_set(&r->result.fault, STAGE_USAGE, 0,
-                     "the variable %.*s is not %s", (int) len, name,
+                     "--env %.*s: %s", (int) len, name,
                      r->options->offline
-                     ? "one that may be set: --offline allows none"
-                     : "in \"env\" of the policy: ask its operator to add it "
-                       "there, or leave it out");
+                     ? "no variable may be set with --offline"
+                     : "the policy's \"env\" does not list this variable: ask "
+                       "its operator to add it, or leave it out");
 }
 
 

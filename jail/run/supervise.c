@@ -269,7 +269,7 @@ supervise_report(supervise_t *s, report_t *report, int *fds, unsigned *nfds)
     }
 
     if (n == -1) {
-        supervise_failed(s, "what the box says cannot be read");
+        supervise_failed(s, "the reports of the box cannot be read");
     }
 
     if (n != (ssize_t) sizeof(*report)) {
