@@ -160,17 +160,16 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
 
         if (flow->uncharged >= NGX_AGENT_TUNNEL_CHARGE) {
 
-            if (ngx_agent_usage_charge(t->ac->task->id, flow->bound,
-                                       flow->uncharged)
+            n = flow->uncharged;
+            flow->uncharged = 0;
+
+            if (ngx_agent_usage_charge(t->ac->task->id, flow->bound, n)
                 != NGX_OK)
             {
-                flow->uncharged = 0;
                 ngx_agent_tunnel_flow_end(t,
                                    bound_table[flow->bound].directive);
                 return NGX_DONE;
             }
-
-            flow->uncharged = 0;
         }
     }
 }
@@ -179,7 +178,6 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
 static void
 ngx_agent_tunnel_flow_tick(ngx_event_t *ev)
 {
-    const policy_t       *policy;
     ngx_agent_ctx_t      *ctx;
     ngx_connection_t     *c;
     const policy_rule_t  *rule;
@@ -196,17 +194,9 @@ ngx_agent_tunnel_flow_tick(ngx_event_t *ev)
 
     if (ctx->set->generation != ngx_agent_zone_generation()) {
 
-        ctx->set = ngx_agent_policies_hold(c->pool, c->log);
+        rule = ngx_agent_decide_again(c->pool, c->log, ctx);
 
-        policy = ctx->set ? policy_set_find(ctx->set->policies,
-                                            (char *) t->ac->task->policy)
-                          : NULL;
-
-        if (policy == NULL
-            || policy_find_rule(policy, &ctx->target.authority, &rule)
-               != POLICY_FOUND
-            || !rule->tunnel || !ngx_agent_resolve_is_allowed(ctx, rule))
-        {
+        if (rule == NULL || !rule->tunnel) {
             ngx_agent_tunnel_flow_end(t, "policy_changed");
             return;
         }

@@ -150,6 +150,27 @@ ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 }
 
 
+const policy_rule_t *
+ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
+{
+    const policy_rule_t  *rule;
+
+    ctx->set = ngx_agent_policies_hold(pool, log);
+    if (ctx->set == NULL) {
+        return NULL;
+    }
+
+    ctx->policy = policy_set_find(ctx->set->policies,
+                                  (char *) ctx->task->policy);
+
+    return (ctx->policy
+            && policy_find_rule(ctx->policy, &ctx->target.authority, &rule)
+               == POLICY_FOUND
+            && ngx_agent_resolve_is_allowed(ctx, rule))
+           ? rule : NULL;
+}
+
+
 ngx_agent_reason_e
 ngx_agent_decide_bounds(ngx_agent_task_t *task)
 {

@@ -72,15 +72,9 @@ static ngx_str_t  ngx_agent_stripped_list[] = {
     ngx_string("http2-settings"), ngx_string("expect"),
     ngx_string("alt-used"),
 
-    ngx_null_string
-};
-
-
-/* The proxy makes them for this hop: a Connection header cannot name them. */
-
-static ngx_str_t  ngx_agent_framing[] = {
+    /* the rewritten header has its own */
     ngx_string("host"), ngx_string("connection"),
-    ngx_string("content-length"), ngx_string("transfer-encoding"),
+
     ngx_null_string
 };
 
@@ -130,19 +124,10 @@ ngx_agent_header_names_is_dropped(u_char *name, size_t len)
 
 
 ngx_uint_t
-ngx_agent_header_names_is_framing(u_char *name, size_t len)
+ngx_agent_header_names_is(u_char *name, size_t len, const char *known)
 {
-    ngx_str_t  *known;
-
-    for (known = ngx_agent_framing; known->len; known++) {
-
-        if (known->len == len && ngx_strncasecmp(name, known->data, len) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
+    return len == ngx_strlen(known)
+           && ngx_strncasecmp(name, (u_char *) known, len) == 0;
 }
 
 

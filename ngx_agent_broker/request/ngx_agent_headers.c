@@ -141,10 +141,6 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         colon = ngx_strlchr(line, end, ':');
 
         if (colon
-            && ((size_t) (colon - line) != 4
-                || ngx_strncasecmp(line, (u_char *) "host", 4) != 0)
-            && ((size_t) (colon - line) != 10
-                || ngx_strncasecmp(line, (u_char *) "connection", 10) != 0)
             && !ngx_agent_header_names_is_stripped(line, colon - line)
             && !(hops && ngx_agent_headers_is_hop(r, line, colon - line)))
         {
@@ -183,10 +179,8 @@ ngx_agent_headers_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     upgrade = r->headers_in.upgrade;
 
     return ctx->rule->websocket && upgrade && r->method == NGX_HTTP_GET
-           && upgrade->value.len == sizeof("websocket") - 1
-           && ngx_strncasecmp(upgrade->value.data, (u_char *) "websocket",
-                              sizeof("websocket") - 1)
-              == 0;
+           && ngx_agent_header_names_is(upgrade->value.data,
+                                        upgrade->value.len, "websocket");
 }
 
 
@@ -236,15 +230,11 @@ ngx_agent_headers_has_hops(ngx_http_request_t *r)
 
         for (i = 0; i < part->nelts; i++) {
             if (header[i].key.len == sizeof("connection") - 1
-                && (header[i].value.len != sizeof("keep-alive") - 1
-                    || ngx_strncasecmp(header[i].value.data,
-                                       (u_char *) "keep-alive",
-                                       sizeof("keep-alive") - 1)
-                       != 0)
-                && ngx_strncasecmp(header[i].key.data,
-                                   (u_char *) "connection",
-                                   sizeof("connection") - 1)
-                   == 0)
+                && ngx_agent_header_names_is(header[i].key.data,
+                                             header[i].key.len, "connection")
+                && !ngx_agent_header_names_is(header[i].value.data,
+                                              header[i].value.len,
+                                              "keep-alive"))
             {
                 return 1;
             }
@@ -265,7 +255,11 @@ ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
-    if (ngx_agent_header_names_is_framing(name, len)) {
+    /* the proxy frames the body: a client cannot have that removed */
+
+    if (ngx_agent_header_names_is(name, len, "content-length")
+        || ngx_agent_header_names_is(name, len, "transfer-encoding"))
+    {
         return 0;
     }
 
@@ -279,10 +273,8 @@ ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
 
         header = part->elts;
 
-        if (header[i].key.len != sizeof("connection") - 1
-            || ngx_strncasecmp(header[i].key.data, (u_char *) "connection",
-                               sizeof("connection") - 1)
-               != 0)
+        if (!ngx_agent_header_names_is(header[i].key.data, header[i].key.len,
+                                       "connection"))
         {
             continue;
         }

@@ -42,7 +42,6 @@ typedef struct {
 
 
 static void ngx_agent_keepalive_drop(ngx_agent_task_t *task);
-static void ngx_agent_keepalive_init(void);
 static ngx_uint_t ngx_agent_keepalive_max(void);
 static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
     ngx_agent_task_t *task);
@@ -59,11 +58,25 @@ static void ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_close(ngx_connection_t *c);
 
 
-static ngx_queue_t  ngx_agent_connections;
+static ngx_queue_t  ngx_agent_connections = {
+    &ngx_agent_connections, &ngx_agent_connections
+};
+static ngx_queue_t  ngx_agent_sessions = {
+    &ngx_agent_sessions, &ngx_agent_sessions
+};
 static ngx_uint_t   ngx_agent_connections_count;
-static ngx_event_t  ngx_agent_connections_timer;
-static ngx_queue_t  ngx_agent_sessions;
 static ngx_uint_t   ngx_agent_sessions_count;
+
+/* nginx logs the fd of a timer's connection */
+
+static ngx_connection_t  ngx_agent_connections_none = {
+    .fd = (ngx_socket_t) -1
+};
+static ngx_event_t  ngx_agent_connections_timer = {
+    .data = &ngx_agent_connections_none,
+    .handler = ngx_agent_keepalive_expire,
+    .cancelable = 1
+};
 
 
 /* Sets pc to a kept connection, and returns its address; or NULL. */
@@ -75,8 +88,6 @@ ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
     ngx_queue_t            *q;
     ngx_connection_t       *c;
     ngx_agent_keepalive_t  *item;
-
-    ngx_agent_keepalive_init();
 
     ngx_agent_queue_each(q, &ngx_agent_connections) {
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
@@ -139,8 +150,6 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         return;
     }
 
-    ngx_agent_keepalive_init();
-
     if (pc->cached) {
         item = ctx->reused;                 /* its key is this request's */
 
@@ -172,6 +181,7 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     item->since = ngx_current_msec;
 
     if (!ngx_agent_connections_timer.timer_set) {
+        ngx_agent_connections_timer.log = ngx_cycle->log;
         ngx_add_timer(&ngx_agent_connections_timer, NGX_AGENT_KEEPALIVE_IDLE);
     }
 
@@ -216,8 +226,6 @@ ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
 {
     ngx_queue_t            *q;
     ngx_agent_keepalive_t  *item;
-
-    ngx_agent_keepalive_init();
 
     ngx_agent_queue_each(q, &ngx_agent_sessions) {
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
@@ -285,8 +293,6 @@ ngx_agent_keepalive_drop(ngx_agent_task_t *task)
     ngx_queue_t            *q, *next, *lists[2];
     ngx_agent_keepalive_t  *item;
 
-    ngx_agent_keepalive_init();
-
     lists[0] = &ngx_agent_connections;
     lists[1] = &ngx_agent_sessions;
 
@@ -303,25 +309,6 @@ ngx_agent_keepalive_drop(ngx_agent_task_t *task)
                 ngx_agent_keepalive_remove(item);
             }
         }
-    }
-}
-
-
-static void
-ngx_agent_keepalive_init(void)
-{
-    static ngx_connection_t  none;          /* nginx logs the fd of it */
-
-    if (ngx_agent_connections.next == NULL) {
-        ngx_queue_init(&ngx_agent_connections);
-        ngx_queue_init(&ngx_agent_sessions);
-
-        none.fd = (ngx_socket_t) -1;
-
-        ngx_agent_connections_timer.handler = ngx_agent_keepalive_expire;
-        ngx_agent_connections_timer.data = &none;
-        ngx_agent_connections_timer.log = ngx_cycle->log;
-        ngx_agent_connections_timer.cancelable = 1;
     }
 }
 

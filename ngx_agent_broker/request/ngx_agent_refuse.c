@@ -10,25 +10,62 @@
 #define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
 
 
-static ngx_int_t ngx_agent_refuse_send(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx, ngx_str_t *body);
-static const char *ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
-    char text[NGX_AGENT_HINT_MAX]);
-static const char *ngx_agent_refuse_hint_hosts(const policy_t *policy,
-    char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_refuse_hint_names(const policy_rule_t *rule,
+    const policy_t *policy, char text[NGX_AGENT_HINT_MAX]);
 
 
 ngx_int_t
 ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why)
 {
-    ngx_str_t  body;
+    ngx_str_t                  type, body;
+    ngx_int_t                  rc;
+    ngx_uint_t                 status;
+    ngx_http_complex_value_t   cv;
 
     if (ngx_agent_refuse_record(r->pool, ctx, reason, why, &body) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_agent_refuse_send(r, ctx, &body);
+    status = ngx_agent_reason(ctx->reason)->status;
+
+    if (ngx_agent_refuse_mark(r, status == 403 ? "denied" : "failed")
+        != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /*
+     * No 100 Continue is sent for a body that is discarded, and bytes that
+     * follow on this connection are not read as another request.
+     */
+
+    r->expect_tested = 1;
+    r->keepalive = 0;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
+    cv.value = body;
+
+    ngx_str_set(&type, "application/json");
+
+    /* so a client that coalesced hosts reconnects, RFC 9113 section 9.1.2 */
+
+    if (ctx->reason == NGX_AGENT_REASON_MISMATCH
+        && r->http_version == NGX_HTTP_VERSION_20)
+    {
+        status = NGX_HTTP_MISDIRECTED_REQUEST;
+    }
+
+    rc = ngx_http_send_response(r, status, &type, &cv);
+
+    ngx_http_finalize_request(r, rc);
+
+    return NGX_DONE;
 }
 
 
@@ -52,12 +89,11 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
         ctx->reason = ngx_agent_usage_is_over(ctx->task->id)
                       ? NGX_AGENT_REASON_BUDGET : NGX_AGENT_REASON_REFUSALS;
         ctx->why = NULL;
+    }
 
-        if (rc == NGX_BUSY) {
-            return ngx_agent_refuse_body(pool, ctx, ctx->reason,
-                             ngx_agent_reason(ctx->reason)->status,
-                             ngx_agent_reason(ctx->reason)->hint, body);
-        }
+    if (rc == NGX_BUSY && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
+        hint = ngx_agent_reason(ctx->reason)->hint;
+        goto body;
     }
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, pool->log, 0,
@@ -76,6 +112,8 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     ngx_agent_usage_refuse(ctx->task->id, &ctx->target, ctx->reason, 0, hint);
 
+body:
+
     return ngx_agent_refuse_body(pool, ctx, ctx->reason,
                                  ngx_agent_reason(ctx->reason)->status, hint,
                                  body);
@@ -88,11 +126,11 @@ ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
     switch (ctx->reason) {
 
     case NGX_AGENT_REASON_METHOD:
-        return ngx_agent_refuse_hint_methods(ctx->rule, text);
+        return ngx_agent_refuse_hint_names(ctx->rule, NULL, text);
 
     case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_PORT:             /* rules are listed with ports */
-        return ngx_agent_refuse_hint_hosts(ctx->policy, text);
+        return ngx_agent_refuse_hint_names(NULL, ctx->policy, text);
 
     case NGX_AGENT_REASON_RESOLVE:
     case NGX_AGENT_REASON_ADDRESS:
@@ -113,70 +151,45 @@ ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 }
 
 
-/* Tells a model what the rule allows: its methods, and the rule's hint. */
+/*
+ * Tells a model what is allowed instead: the methods of a rule, and the rule's
+ * own hint; or, without a rule, the hosts of the policy, if it still exists.
+ */
 
 static const char *
-ngx_agent_refuse_hint_methods(const policy_rule_t *rule,
-    char text[NGX_AGENT_HINT_MAX])
-{
-    size_t  i, len;
-
-    len = snprintf(text, NGX_AGENT_HINT_WORDS, "allowed methods:");
-
-    if (rule->methods_count == 0) {
-        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " GET HEAD");
-    }
-
-    for (i = 0; i < rule->methods_count; i++) {
-
-        if (len + ngx_strlen(rule->methods[i]) + 1 >= NGX_AGENT_HINT_WORDS) {
-            len += snprintf(text + len, NGX_AGENT_HINT_MAX - len,
-                            " and %u more",
-                            (unsigned) (rule->methods_count - i));
-            break;
-        }
-
-        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s",
-                        rule->methods[i]);
-    }
-
-    if (rule->hint) {
-        (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len, "; %s",
-                        rule->hint);
-    }
-
-    return text;
-}
-
-
-/* Tells a model which hosts the policy allows. */
-
-static const char *
-ngx_agent_refuse_hint_hosts(const policy_t *policy,
+ngx_agent_refuse_hint_names(const policy_rule_t *rule, const policy_t *policy,
     char text[NGX_AGENT_HINT_MAX])
 {
     size_t       i, n, len;
-    const char  *rule;
+    const char  *name;
 
-    n = policy ? policy->rules_count : 0;
+    if (rule) {
+        n = rule->methods_count;
+        name = n ? "allowed methods:" : "allowed methods: GET HEAD";
 
-    if (n == 0) {
-        return "this task may call no host";
+    } else {
+        n = policy ? policy->rules_count : 0;
+        name = n ? "this task may call only:" : "this task may call no host";
     }
 
-    len = snprintf(text, NGX_AGENT_HINT_WORDS, "this task may call only:");
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "%s", name);
 
     for (i = 0; i < n; i++) {
 
-        rule = policy->rules[i]->name;
+        name = rule ? rule->methods[i] : policy->rules[i]->name;
 
-        if (len + ngx_strlen(rule) + 2 > NGX_AGENT_HINT_WORDS) {
-            (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len,
+        if (len + ngx_strlen(name) + 2 > NGX_AGENT_HINT_WORDS) {
+            len += snprintf(text + len, NGX_AGENT_HINT_MAX - len,
                             " and %u more", (unsigned) (n - i));
             break;
         }
 
-        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s", rule);
+        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s", name);
+    }
+
+    if (rule && rule->hint) {
+        (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len, "; %s",
+                        rule->hint);
     }
 
     return text;
@@ -249,56 +262,4 @@ ngx_agent_refuse_mark(ngx_http_request_t *r, const char *how)
     header->value.len = ngx_strlen(how);
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_agent_refuse_send(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
-    ngx_str_t *body)
-{
-    ngx_str_t                  type;
-    ngx_int_t                  rc;
-    ngx_uint_t                 status;
-    ngx_http_complex_value_t   cv;
-
-    if (ngx_agent_refuse_mark(r, ngx_agent_reason(ctx->reason)->status == 403
-                                 ? "denied" : "failed")
-        != NGX_OK)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    /*
-     * No 100 Continue is sent for a body that is discarded, and bytes that
-     * follow on this connection are not read as another request.
-     */
-
-    r->expect_tested = 1;
-    r->keepalive = 0;
-
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
-    cv.value = *body;
-
-    ngx_str_set(&type, "application/json");
-
-    status = ngx_agent_reason(ctx->reason)->status;
-
-    /* so a client that coalesced hosts reconnects, RFC 9113 section 9.1.2 */
-
-    if (ctx->reason == NGX_AGENT_REASON_MISMATCH
-        && r->http_version == NGX_HTTP_VERSION_20)
-    {
-        status = NGX_HTTP_MISDIRECTED_REQUEST;
-    }
-
-    rc = ngx_http_send_response(r, status, &type, &cv);
-
-    ngx_http_finalize_request(r, rc);
-
-    return NGX_DONE;
 }

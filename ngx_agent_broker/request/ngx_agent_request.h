@@ -27,6 +27,13 @@ ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
 ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_task_t *task,
     ngx_log_t *log, const authority_t *name);
 
+/*
+ * The rule of the newest policies that allows ctx's target and addresses, or
+ * NULL.  ctx has these policies then.
+ */
+const policy_rule_t *ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log,
+    ngx_agent_ctx_t *ctx);
+
 /* The handler of the preaccess phase: the verdict on a request. */
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 
@@ -143,8 +150,9 @@ void ngx_agent_header_names_init(void);
 /* Is this a request header that a box cannot send to an upstream? */
 ngx_uint_t ngx_agent_header_names_is_stripped(u_char *name, size_t len);
 
-/* Is this a request header that the proxy makes for this hop? */
-ngx_uint_t ngx_agent_header_names_is_framing(u_char *name, size_t len);
+/* Is it this name, or word, in upper or lower case? */
+ngx_uint_t ngx_agent_header_names_is(u_char *name, size_t len,
+    const char *known);
 
 /* Is this an answer's header that an upstream cannot send to a box? */
 ngx_uint_t ngx_agent_header_names_is_dropped(u_char *name, size_t len);

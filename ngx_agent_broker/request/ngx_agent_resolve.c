@@ -11,6 +11,9 @@
 static ngx_int_t ngx_agent_resolve_known(ngx_agent_ctx_t *ctx,
     const address_t *addresses, ngx_uint_t n);
 static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
+static size_t ngx_agent_resolve_bytes(struct sockaddr *sa, u_char **bytes);
+static const char *ngx_agent_resolve_judge(const address_t *a,
+    const policy_rule_t *rule);
 static ngx_uint_t ngx_agent_resolve_is_own(address_t *a, in_port_t port);
 static ngx_uint_t ngx_agent_resolve_is_local(u_char *bytes, size_t len);
 
@@ -106,12 +109,10 @@ ngx_agent_resolve_known(ngx_agent_ctx_t *ctx, const address_t *addresses,
 static void
 ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 {
-    ngx_uint_t            i, n, at_once;
-    address_t            *a;
-    struct sockaddr      *sa;
-    ngx_agent_ctx_t      *ctx;
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
+    size_t            len;
+    u_char           *bytes;
+    ngx_uint_t        i, n, at_once;
+    ngx_agent_ctx_t  *ctx;
 
     ctx = rctx->data;
     n = 0;
@@ -125,19 +126,11 @@ ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 
     for (i = 0; ctx->addresses && i < rctx->naddrs; i++) {
 
-        sa = rctx->addrs[i].sockaddr;
-        a = &ctx->addresses[n];
+        len = ngx_agent_resolve_bytes(rctx->addrs[i].sockaddr, &bytes);
 
-        if (sa->sa_family == AF_INET6) {
-            sin6 = (struct sockaddr_in6 *) sa;
-            a->v6 = true;
-            ngx_memcpy(a->bytes, &sin6->sin6_addr, 16);
-            n++;
-
-        } else if (sa->sa_family == AF_INET) {
-            sin = (struct sockaddr_in *) sa;
-            a->v6 = false;
-            ngx_memcpy(a->bytes, &sin->sin_addr, 4);
+        if (len) {
+            ctx->addresses[n].v6 = (len == 16);
+            ngx_memcpy(ctx->addresses[n].bytes, bytes, len);
             n++;
         }
     }
@@ -158,6 +151,27 @@ ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
 
     if (!at_once) {
         ctx->resolved(ctx);
+    }
+}
+
+
+/* Where a socket's address has its 4 or 16 bytes; 0: of another family. */
+
+static size_t
+ngx_agent_resolve_bytes(struct sockaddr *sa, u_char **bytes)
+{
+    switch (sa->sa_family) {
+
+    case AF_INET:
+        *bytes = (u_char *) &((struct sockaddr_in *) sa)->sin_addr;
+        return 4;
+
+    case AF_INET6:
+        *bytes = (u_char *) &((struct sockaddr_in6 *) sa)->sin6_addr;
+        return 16;
+
+    default:
+        return 0;
     }
 }
 
@@ -191,21 +205,19 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
 
     for (i = 0; i < ctx->addresses_count; i++) {
 
-        if (address_judge(&addresses[i], ctx->rule->ranges,
-                          ctx->rule->ranges_count, ctx->rule->port != 0,
-                          &why)
-            != ADDRESS_ALLOWED)
+        why = ngx_agent_resolve_judge(&addresses[i], ctx->rule);
+
+        if (why == NULL && ngx_agent_resolve_is_own(&addresses[i], ctx->port))
         {
-            first = first ? first : why;
-            continue;
+            why = "the broker itself";
         }
 
-        if (ngx_agent_resolve_is_own(&addresses[i], ctx->port)) {
-            first = first ? first : "the broker itself";
-            continue;
-        }
+        if (why == NULL) {
+            addresses[good++] = addresses[i];
 
-        addresses[good++] = addresses[i];
+        } else if (first == NULL) {
+            first = why;
+        }
     }
 
     /* the audit line has the address that is dialled, or was refused */
@@ -229,20 +241,29 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
 ngx_uint_t
 ngx_agent_resolve_is_allowed(ngx_agent_ctx_t *ctx, const policy_rule_t *rule)
 {
-    ngx_uint_t   i;
-    const char  *why;
+    ngx_uint_t  i;
 
     for (i = 0; i < ctx->addresses_count; i++) {
 
-        if (address_judge(&ctx->addresses[i], rule->ranges,
-                          rule->ranges_count, rule->port != 0, &why)
-            != ADDRESS_ALLOWED)
-        {
+        if (ngx_agent_resolve_judge(&ctx->addresses[i], rule)) {
             return 0;
         }
     }
 
     return 1;
+}
+
+
+/* NULL, or why the rule does not allow this address (a constant). */
+
+static const char *
+ngx_agent_resolve_judge(const address_t *a, const policy_rule_t *rule)
+{
+    const char  *why;
+
+    return address_judge(a, rule->ranges, rule->ranges_count, rule->port != 0,
+                         &why)
+           == ADDRESS_ALLOWED ? NULL : why;
 }
 
 
@@ -304,12 +325,10 @@ ngx_agent_resolve_port(u_char *p, in_port_t port)
 static ngx_uint_t
 ngx_agent_resolve_is_own(address_t *a, in_port_t port)
 {
-    size_t                len;
-    u_char               *bytes, *own;
-    ngx_uint_t            i;
-    ngx_listening_t      *ls;
-    struct sockaddr_in   *sin;
-    struct sockaddr_in6  *sin6;
+    size_t            n, len;
+    u_char           *bytes, *own;
+    ngx_uint_t        i;
+    ngx_listening_t  *ls;
 
     static const u_char  any[16];
     static const u_char  mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -326,35 +345,21 @@ ngx_agent_resolve_is_own(address_t *a, in_port_t port)
 
     for (i = 0; i < ngx_cycle->listening.nelts; i++) {
 
-        if (ls[i].sockaddr->sa_family == AF_INET) {
-            sin = (struct sockaddr_in *) ls[i].sockaddr;
-            bytes = (u_char *) &sin->sin_addr;
+        n = ngx_agent_resolve_bytes(ls[i].sockaddr, &bytes);
 
-        } else if (ls[i].sockaddr->sa_family == AF_INET6) {
-            sin6 = (struct sockaddr_in6 *) ls[i].sockaddr;
-            bytes = (u_char *) &sin6->sin6_addr;
-
-        } else {
+        if (n == 0 || ngx_inet_get_port(ls[i].sockaddr) != port) {
             continue;
         }
 
-        if (ngx_inet_get_port(ls[i].sockaddr) != port) {
-            continue;
-        }
+        if (ngx_memcmp(bytes, any, n) == 0) {
 
-        if (ngx_memcmp(bytes, any, ls[i].sockaddr->sa_family == AF_INET
-                                   ? 4 : 16)
-            == 0)
-        {
             /* a wildcard: it listens on every address of this host */
 
             if (ngx_agent_resolve_is_local(own, len)) {
                 return 1;
             }
 
-        } else if ((ls[i].sockaddr->sa_family == AF_INET ? 4 : 16) == len
-                   && ngx_memcmp(bytes, own, len) == 0)
-        {
+        } else if (n == len && ngx_memcmp(bytes, own, n) == 0) {
             return 1;
         }
     }

@@ -31,7 +31,6 @@ static ngx_int_t ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc,
 static void ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data);
 static int ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store);
 static X509_STORE *ngx_agent_upstream_trust(const policy_rule_t *rule);
-
 static ngx_int_t ngx_agent_upstream_rejudge(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 
@@ -73,7 +72,7 @@ ngx_agent_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 const char *
 ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
 {
-    ngx_uint_t  ignored;
+    ngx_uint_t  i, ignored;
 
     ignored = NGX_HTTP_UPSTREAM_IGN_XA_REDIRECT
               |NGX_HTTP_UPSTREAM_IGN_XA_EXPIRES
@@ -81,60 +80,45 @@ ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf)
               |NGX_HTTP_UPSTREAM_IGN_XA_BUFFERING
               |NGX_HTTP_UPSTREAM_IGN_XA_CHARSET;
 
-    /* any other upstream, like a parent proxy, is dialled without a verdict */
+    const struct {
+        ngx_uint_t   unsafe;
+        const char  *what;
+    } checks[] = {
 
-    if (ucf->ssl == NULL || ucf->ssl->ctx == NULL || ucf->upstream == NULL
-        || ucf->upstream->peer.init_upstream != ngx_agent_upstream_init)
-    {
-        return "proxy_pass must be https://" NGX_AGENT_UPSTREAM;
-    }
+        /* any other upstream, like a parent proxy, is dialled unjudged */
 
-    if (ucf->ssl_verify != 1) {
-        return "proxy_ssl_verify must be on";
-    }
+        { ucf->ssl == NULL || ucf->ssl->ctx == NULL || ucf->upstream == NULL
+          || ucf->upstream->peer.init_upstream != ngx_agent_upstream_init,
+          "proxy_pass must be https://" NGX_AGENT_UPSTREAM },
 
-    if (ucf->ssl_server_name != 1) {
-        return "proxy_ssl_server_name must be on";
-    }
+        { ucf->ssl_verify != 1, "proxy_ssl_verify must be on" },
+        { ucf->ssl_server_name != 1, "proxy_ssl_server_name must be on" },
+        { ucf->ssl_name == NULL, "proxy_ssl_name must be $agent_host" },
+        { ucf->ssl_session_reuse != 1, "proxy_ssl_session_reuse must be on" },
 
-    if (ucf->ssl_name == NULL) {
-        return "proxy_ssl_name must be $agent_host";
-    }
+        { ucf->ssl_certificate && ucf->ssl_certificate->value.len,
+          "proxy_ssl_certificate must not be set" },
 
-    if (ucf->ssl_session_reuse != 1) {
-        return "proxy_ssl_session_reuse must be on";
-    }
-
-    if (ucf->ssl_certificate && ucf->ssl_certificate->value.len) {
-        return "proxy_ssl_certificate must not be set";
-    }
-
-    if ((ucf->ignore_headers & ignored) != ignored) {
-        return "proxy_ignore_headers must name every X-Accel header";
-    }
+        { (ucf->ignore_headers & ignored) != ignored,
+          "proxy_ignore_headers must name every X-Accel header" },
 
 #if (NGX_HTTP_CACHE)
-    if (ucf->cache) {
-        return "proxy_cache must be off";
-    }
+        { ucf->cache, "proxy_cache must be off" },
 #endif
 
-    if (ucf->store) {
-        return "proxy_store must be off";
-    }
+        { ucf->store, "proxy_store must be off" },
+        { ucf->intercept_errors, "proxy_intercept_errors must be off" },
 
-    if (ucf->intercept_errors) {
-        return "proxy_intercept_errors must be off";
-    }
+        /* else the broker keeps a slow peer's bodies on disk and in memory */
 
-    /* else the broker keeps a slow peer's bodies on disk and in memory */
+        { ucf->buffering, "proxy_buffering must be off" },
+        { ucf->request_buffering, "proxy_request_buffering must be off" },
+    };
 
-    if (ucf->buffering) {
-        return "proxy_buffering must be off";
-    }
-
-    if (ucf->request_buffering) {
-        return "proxy_request_buffering must be off";
+    for (i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+        if (checks[i].unsafe) {
+            return checks[i].what;
+        }
     }
 
     return NULL;
@@ -206,37 +190,25 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 static ngx_int_t
 ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    const policy_t        *policy;
-    ngx_agent_policies_t  *set;
-    const policy_rule_t   *rule, *old;
-
-    set = ngx_agent_policies_hold(r->pool, r->connection->log);
-    if (set == NULL) {
-        return NGX_ERROR;
-    }
+    const policy_rule_t  *rule, *old;
 
     old = ctx->rule;
-    policy = policy_set_find(set->policies, (char *) ctx->task->policy);
+    rule = ngx_agent_decide_again(r->pool, r->connection->log, ctx);
 
-    if (policy == NULL
-        || policy_find_rule(policy, &ctx->target.authority, &rule)
-           != POLICY_FOUND
+    if (rule == NULL
         || !policy_rule_allows_method(rule, (char *) ctx->target.method,
                                       ctx->target.method_len)
         || rule->plaintext != old->plaintext || rule->port != old->port
         || rule->credential_kind != old->credential_kind
         || (rule->credential
-            && ngx_strcmp(rule->credential, old->credential) != 0)
-        || !ngx_agent_resolve_is_allowed(ctx, rule))
+            && ngx_strcmp(rule->credential, old->credential) != 0))
     {
         return NGX_DECLINED;
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "agent: judged again by generation %uL", set->generation);
+                   "agent: judged again by generation %uL", ctx->set->generation);
 
-    ctx->set = set;
-    ctx->policy = policy;
     ctx->rule = rule;
 
     return NGX_OK;
