@@ -398,8 +398,8 @@ ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_t *item)
 static void
 ngx_agent_keepalive_idle(ngx_event_t *ev)
 {
-    int                n;
     u_char             byte;
+    ssize_t            n;
     ngx_connection_t  *c;
 
     c = ev->data;

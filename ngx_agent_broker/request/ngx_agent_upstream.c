@@ -207,7 +207,8 @@ ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "agent: judged again by generation %uL", ctx->set->generation);
+                   "agent: judged again by generation %uL",
+                   ctx->set->generation);
 
     ctx->rule = rule;
 
