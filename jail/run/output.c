@@ -22,8 +22,8 @@ static const char  output_replacement[] = "\xef\xbf\xbd";       /* U+FFFD */
 
 
 static size_t output_ascii(const char *data, size_t n);
-static void output_run(output_t *out, const char *data, size_t n);
-static void output_char(output_t *out, const char *bytes, size_t n);
+static void output_put(output_t *out, const char *data, size_t chars,
+    size_t width);
 static int output_append(output_text_t *text, size_t max, const char *bytes,
     size_t n, size_t chars);
 static void output_drop(output_text_t *text, size_t chars);
@@ -66,7 +66,7 @@ output_add(output_t *out, const char *data, size_t n)
             ascii = output_ascii(data + i, n - i);
 
             if (ascii > 0) {
-                output_run(out, data + i, ascii);
+                output_put(out, data + i, ascii, 1);
                 i += ascii;
                 continue;
             }
@@ -80,7 +80,7 @@ output_add(output_t *out, const char *data, size_t n)
 
         case UTF8_DONE:
             i++;
-            output_char(out, (char *) out->utf8.bytes, out->utf8.have);
+            output_put(out, (char *) out->utf8.bytes, 1, out->utf8.have);
             break;
 
         case UTF8_BAD:
@@ -88,8 +88,8 @@ output_add(output_t *out, const char *data, size_t n)
             /* fall through */
 
         case UTF8_BAD_AGAIN:
-            output_char(out, output_replacement,
-                        sizeof(output_replacement) - 1);
+            output_put(out, output_replacement, 1,
+                       sizeof(output_replacement) - 1);
             break;
         }
     }
@@ -106,7 +106,7 @@ output_text(output_t *out, size_t *len, bool *cut)
 
     if (out->utf8.need != 0) {
         out->utf8.need = 0;
-        output_char(out, output_replacement, sizeof(output_replacement) - 1);
+        output_put(out, output_replacement, 1, sizeof(output_replacement) - 1);
     }
 
     *cut = out->failed;
@@ -207,78 +207,49 @@ output_ascii(const char *data, size_t n)
 }
 
 
-/* Characters of one byte each: what is sure to be dropped is not copied. */
+/*
+ * Adds characters of so many bytes each.  What will be dropped for certain is
+ * not copied.  The tail takes twice what it has to keep before the older half
+ * is dropped, so each byte is moved once on the average.
+ */
 
 static void
-output_run(output_t *out, const char *data, size_t n)
+output_put(output_t *out, const char *data, size_t chars, size_t width)
 {
     size_t  m;
 
-    out->chars += n;
+    out->chars += chars;
 
     if (out->failed) {
         return;
     }
 
     m = out->head_max - out->head.chars;
-    m = n < m ? n : m;
+    m = chars < m ? chars : m;
 
     if (m > 0) {
-        out->failed = output_append(&out->head, out->head_max, data, m, m)
-                      != 0;
-        data += m;
-        n -= m;
+        out->failed = output_append(&out->head, out->head_max, data,
+                                    m * width, m) != 0;
+        data += m * width;
+        chars -= m;
     }
 
-    if (n == 0 || out->failed || out->tail_max == 0) {
+    if (chars == 0 || out->failed || out->tail_max == 0) {
         return;
     }
 
-    if (n >= out->tail_max) {
+    if (chars >= out->tail_max) {
         out->tail.len = 0;
         out->tail.chars = 0;
-        data += n - out->tail_max;
-        n = out->tail_max;
+        data += (chars - out->tail_max) * width;
+        chars = out->tail_max;
 
-    } else if (out->tail.chars + n > 2 * out->tail_max) {
+    } else if (out->tail.chars + chars > 2 * out->tail_max) {
         output_drop(&out->tail, out->tail.chars - out->tail_max);
     }
 
-    out->failed = output_append(&out->tail, 2 * out->tail_max, data, n, n)
-                  != 0;
-}
-
-
-static void
-output_char(output_t *out, const char *bytes, size_t n)
-{
-    out->chars++;
-
-    if (out->failed) {
-        return;
-    }
-
-    if (out->head.chars < out->head_max) {
-        out->failed = output_append(&out->head, out->head_max, bytes, n, 1)
-                      != 0;
-        return;
-    }
-
-    /*
-     * The tail takes twice what it has to keep before the older half is
-     * dropped, so each byte is moved once on the average.
-     */
-
-    if (out->tail_max == 0) {
-        return;
-    }
-
-    if (out->tail.chars >= 2 * out->tail_max) {
-        output_drop(&out->tail, out->tail.chars - out->tail_max);
-    }
-
-    out->failed = output_append(&out->tail, 2 * out->tail_max, bytes, n, 1)
-                  != 0;
+    out->failed = output_append(&out->tail, 2 * out->tail_max, data,
+                                chars * width, chars) != 0;
 }
 
 
