@@ -29,8 +29,9 @@ static ngx_int_t ngx_agent_paths_check_owner(ngx_conf_t *cf,
 ngx_int_t
 ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
 {
-    int           n;
     char          at[PATH_MAX], left[PATH_MAX], link[PATH_MAX], *name, *next;
+    size_t        n;
+    ssize_t       size;
     ngx_int_t     shared;
     ngx_uint_t    links;
     struct stat   st;
@@ -73,7 +74,7 @@ ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
             return NGX_OK;                  /* opening it will fail */
         }
 
-        (void) sprintf(strchr(at, '\0'), "/%.*s", n, name);
+        (void) sprintf(strchr(at, '\0'), "/%.*s", (int) n, name);
 
         if (lstat(at, &st) == -1) {
             return NGX_OK;                  /* opening it fails, or makes it */
@@ -95,13 +96,15 @@ ngx_agent_paths_check(ngx_conf_t *cf, ngx_str_t *directive, ngx_str_t *path)
             return NGX_ERROR;
         }
 
-        n = readlink(at, link, sizeof(link) - 1);
+        size = readlink(at, link, sizeof(link) - 1);
 
-        if (n == -1 || n + strlen(next) >= sizeof(link) || ++links > 40) {
+        if (size == -1 || (size_t) size + strlen(next) >= sizeof(link)
+            || ++links > 40)
+        {
             return NGX_OK;
         }
 
-        (void) strcpy(link + n, next);
+        (void) strcpy(link + size, next);
         (void) strcpy(left, link);
         next = left;
 

@@ -48,8 +48,25 @@ struct mint_s {
 };
 
 
+typedef struct {
+    int          nid;
+    const char  *value;
+} mint_extension_t;
+
+
+typedef struct {
+    const char              *cn;
+    long                     days;
+    X509                    *issuer;        /* NULL: it signs itself */
+    EVP_PKEY                *issuer_key;
+    EVP_PKEY                *key;           /* the certificate's */
+    const authority_t       *name;          /* subjectAltName, or NULL */
+    const mint_extension_t  *extensions;
+} mint_request_t;
+
+
 static mint_leaf_t *mint_find(const mint_t *mint, const authority_t *name);
-static X509 *mint_sign(mint_t *mint, const authority_t *name);
+static X509 *mint_sign(const mint_request_t *request);
 static int mint_begin(X509 *cert, const char *cn, long from, long to);
 static int mint_extend(X509 *cert, X509 *issuer, int nid, const char *value);
 static int mint_name(X509 *cert, const authority_t *name);
@@ -62,47 +79,39 @@ static void mint_drop(mint_t *mint, mint_leaf_t *leaf);
 int
 mint_authority(X509 **cert, EVP_PKEY **key)
 {
-    X509           *x;
-    EVP_PKEY       *k;
-    unsigned char   random[4];
     char            cn[64];
+    unsigned char   random[4];
 
-    x = X509_new();
-    k = EVP_EC_gen("P-256");
+    static const mint_extension_t  extensions[] = {
+        { NID_basic_constraints, "critical,CA:TRUE,pathlen:0" },
+        { NID_key_usage, "critical,keyCertSign,cRLSign" },
+        { NID_subject_key_identifier, "hash" },
+        { NID_undef, NULL }
+    };
 
-    if (x == NULL || k == NULL || RAND_bytes(random, sizeof(random)) != 1) {
-        goto failed;
+    *cert = NULL;
+    *key = EVP_EC_gen("P-256");
+
+    if (*key && RAND_bytes(random, sizeof(random)) == 1) {
+
+        /* the name distinguishes two brokers on a host, not only the key */
+
+        (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
+                        random[0], random[1], random[2], random[3]);
+
+        *cert = mint_sign(&(mint_request_t) {
+            .cn = cn, .days = MINT_CA_DAYS, .issuer_key = *key, .key = *key,
+            .extensions = extensions
+        });
     }
 
-    /* the name distinguishes two brokers on a host, not only the key */
-
-    (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
-                    random[0], random[1], random[2], random[3]);
-
-    if (mint_begin(x, cn, -MINT_DAY, (long) MINT_CA_DAYS * MINT_DAY) != 0
-        || X509_set_issuer_name(x, X509_get_subject_name(x)) != 1
-        || X509_set_pubkey(x, k) != 1
-        || mint_extend(x, x, NID_basic_constraints,
-                       "critical,CA:TRUE,pathlen:0") != 0
-        || mint_extend(x, x, NID_key_usage,
-                       "critical,keyCertSign,cRLSign") != 0
-        || mint_extend(x, x, NID_subject_key_identifier, "hash") != 0
-        || X509_sign(x, k, EVP_sha256()) == 0)
-    {
-        goto failed;
+    if (*cert == NULL) {
+        EVP_PKEY_free(*key);
+        *key = NULL;
+        return -1;
     }
-
-    *cert = x;
-    *key = k;
 
     return 0;
-
-failed:
-
-    X509_free(x);
-    EVP_PKEY_free(k);
-
-    return -1;
 }
 
 
@@ -236,6 +245,14 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
     size_t        bucket;
     mint_leaf_t  *leaf;
 
+    static const mint_extension_t  extensions[] = {
+        { NID_basic_constraints, "critical,CA:FALSE" },
+        { NID_key_usage, "critical,digitalSignature" },
+        { NID_ext_key_usage, "serverAuth" },
+        { NID_authority_key_identifier, "keyid" },
+        { NID_undef, NULL }
+    };
+
     now = time(NULL);
     leaf = mint_find(mint, name);
 
@@ -264,7 +281,14 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
         return NULL;
     }
 
-    leaf->cert = mint_sign(mint, name);
+    /* at most 64 characters; clients check only the subjectAltName */
+
+    leaf->cert = mint_sign(&(mint_request_t) {
+        .cn = name->host_len <= 64 ? name->host : "agent broker leaf",
+        .days = MINT_LEAF_DAYS, .issuer = mint->cert,
+        .issuer_key = mint->key, .key = mint->leaf_key, .name = name,
+        .extensions = extensions
+    });
     if (leaf->cert == NULL) {
         free(leaf);
         return NULL;
@@ -298,13 +322,6 @@ mint_key(mint_t *mint)
 }
 
 
-X509 *
-mint_cert(mint_t *mint)
-{
-    return mint->cert;
-}
-
-
 size_t
 mint_cached(const mint_t *mint)
 {
@@ -312,39 +329,44 @@ mint_cached(const mint_t *mint)
 }
 
 
+/* A certificate that began a day ago. */
+
 static X509 *
-mint_sign(mint_t *mint, const authority_t *name)
+mint_sign(const mint_request_t *request)
 {
-    X509        *x;
-    const char  *cn;
+    X509                    *x, *issuer;
+    const mint_extension_t  *ext;
 
     x = X509_new();
     if (x == NULL) {
         return NULL;
     }
 
-    /* at most 64 characters; clients check only the subjectAltName */
+    issuer = request->issuer ? request->issuer : x;
 
-    cn = name->host_len <= 64 ? name->host : "agent broker leaf";
-
-    if (mint_begin(x, cn, -MINT_DAY, MINT_LEAF_DAYS * MINT_DAY) != 0
-        || X509_set_issuer_name(x, X509_get_subject_name(mint->cert)) != 1
-        || X509_set_pubkey(x, mint->leaf_key) != 1
-        || mint_name(x, name) != 0
-        || mint_extend(x, mint->cert, NID_basic_constraints,
-                       "critical,CA:FALSE") != 0
-        || mint_extend(x, mint->cert, NID_key_usage,
-                       "critical,digitalSignature") != 0
-        || mint_extend(x, mint->cert, NID_ext_key_usage, "serverAuth") != 0
-        || mint_extend(x, mint->cert, NID_authority_key_identifier, "keyid")
-           != 0
-        || X509_sign(x, mint->key, EVP_sha256()) == 0)
+    if (mint_begin(x, request->cn, -MINT_DAY, request->days * MINT_DAY) != 0
+        || X509_set_issuer_name(x, X509_get_subject_name(issuer)) != 1
+        || X509_set_pubkey(x, request->key) != 1
+        || (request->name && mint_name(x, request->name) != 0))
     {
-        X509_free(x);
-        return NULL;
+        goto failed;
     }
 
-    return x;
+    for (ext = request->extensions; ext->value; ext++) {
+        if (mint_extend(x, issuer, ext->nid, ext->value) != 0) {
+            goto failed;
+        }
+    }
+
+    if (X509_sign(x, request->issuer_key, EVP_sha256()) != 0) {
+        return x;
+    }
+
+failed:
+
+    X509_free(x);
+
+    return NULL;
 }
 
 
@@ -415,57 +437,39 @@ static int
 mint_name(X509 *cert, const authority_t *name)
 {
     int             rc;
+    bool            is_name;
+    ASN1_STRING    *value;
     GENERAL_NAME   *one;
     GENERAL_NAMES  *names;
-    ASN1_STRING    *value;
 
     rc = -1;
+    is_name = (name->kind == AUTHORITY_NAME);
+
     names = GENERAL_NAMES_new();
     one = GENERAL_NAME_new();
-    value = name->kind == AUTHORITY_NAME ? ASN1_IA5STRING_new()
-                                         : ASN1_OCTET_STRING_new();
+    value = is_name ? ASN1_IA5STRING_new() : ASN1_OCTET_STRING_new();
 
-    if (names == NULL || one == NULL || value == NULL) {
-        goto done;
-    }
+    if (names && one && value
+        && ASN1_STRING_set(value, is_name ? (const void *) name->host
+                                          : name->address,
+                           is_name ? name->host_len
+                           : name->kind == AUTHORITY_IPV4 ? 4 : 16)
+           == 1
+        && sk_GENERAL_NAME_push(names, one) > 0)
+    {
+        /* names owns one now, and one the value */
 
-    switch (name->kind) {
+        GENERAL_NAME_set0_value(one, is_name ? GEN_DNS : GEN_IPADD, value);
 
-    case AUTHORITY_NAME:
-        if (ASN1_STRING_set(value, name->host, name->host_len) != 1) {
-            goto done;
+        if (X509_add1_ext_i2d(cert, NID_subject_alt_name, names, 0, 0) == 1) {
+            rc = 0;
         }
 
-        GENERAL_NAME_set0_value(one, GEN_DNS, value);
-        break;
-
-    default:
-        if (ASN1_STRING_set(value, name->address,
-                            name->kind == AUTHORITY_IPV4 ? 4 : 16)
-            != 1)
-        {
-            goto done;
-        }
-
-        GENERAL_NAME_set0_value(one, GEN_IPADD, value);
-        break;
+    } else {
+        ASN1_STRING_free(value);
+        GENERAL_NAME_free(one);
     }
 
-    value = NULL;
-
-    if (sk_GENERAL_NAME_push(names, one) == 0) {
-        goto done;
-    }
-
-    one = NULL;
-
-    rc = X509_add1_ext_i2d(cert, NID_subject_alt_name, names, 0, 0) == 1
-         ? 0 : -1;
-
-done:
-
-    ASN1_STRING_free(value);
-    GENERAL_NAME_free(one);
     GENERAL_NAMES_free(names);
 
     return rc;
@@ -511,13 +515,12 @@ mint_drop(mint_t *mint, mint_leaf_t *leaf)
 {
     mint_leaf_t  **p;
 
-    p = &mint->buckets[mint_bucket(leaf->host)];
-
-    while (*p != leaf) {
-        p = &(*p)->next;
+    for (p = &mint->buckets[mint_bucket(leaf->host)]; *p; p = &(*p)->next) {
+        if (*p == leaf) {
+            *p = leaf->next;
+            break;
+        }
     }
-
-    *p = leaf->next;
 
     mint_unlink(mint, leaf);
     mint->count--;

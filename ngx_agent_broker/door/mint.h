@@ -53,7 +53,6 @@ void mint_free(mint_t *mint);
 X509 *mint_leaf(mint_t *mint, const authority_t *name, bool *fresh);
 
 EVP_PKEY *mint_key(mint_t *mint);
-X509 *mint_cert(mint_t *mint);
 
 /* Would mint_leaf() have to sign? */
 bool mint_has(const mint_t *mint, const authority_t *name);

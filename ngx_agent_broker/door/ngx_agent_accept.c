@@ -22,8 +22,7 @@
 
 
 static ngx_uint_t ngx_agent_accept_room(ngx_agent_task_t *task);
-static void ngx_agent_accept_pause(ngx_agent_task_t *task);
-static void ngx_agent_accept_resume(ngx_agent_task_t *task);
+static void ngx_agent_accept_pause(ngx_agent_task_t *task, ngx_uint_t pause);
 static void ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
 static void ngx_agent_accept_cleanup(void *data);
@@ -61,7 +60,7 @@ ngx_agent_accept(ngx_event_t *rev)
     room = ngx_agent_accept_room(door->task);
 
     if (room == 0) {
-        ngx_agent_accept_pause(door->task);
+        ngx_agent_accept_pause(door->task, 1);
         return;
     }
 
@@ -157,50 +156,37 @@ ngx_agent_accept_room(ngx_agent_task_t *task)
 }
 
 
+/* No door of the task accepts, or all do again. */
+
 static void
-ngx_agent_accept_pause(ngx_agent_task_t *task)
+ngx_agent_accept_pause(ngx_agent_task_t *task, ngx_uint_t pause)
 {
     ngx_uint_t         i;
     ngx_connection_t  *c;
 
-    task->paused = 1;
+    task->paused = (pause != 0);
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: doors paused, task %*s has %ui connections",
-                   (size_t) PROTOCOL_ID_LEN, task->id,
-                   task->connections_count);
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: doors %s, task %*s has %ui connections",
+                   pause ? "paused" : "resumed", (size_t) PROTOCOL_ID_LEN,
+                   task->id, task->connections_count);
 
     for (i = 0; i < task->doors_count; i++) {
 
         c = task->doors[i].connection;
 
-        if (c && c->read->active
-            && task->doors[i].kind != NGX_AGENT_DOOR_DNS_UDP)
-        {
-            (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+        if (c == NULL || task->doors[i].kind == NGX_AGENT_DOOR_DNS_UDP) {
+            continue;
         }
-    }
-}
 
+        if (pause) {
 
-static void
-ngx_agent_accept_resume(ngx_agent_task_t *task)
-{
-    ngx_uint_t         i;
-    ngx_connection_t  *c;
+            if (c->read->active) {
+                (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+            }
 
-    task->paused = 0;
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: doors resumed, task %*s", (size_t) PROTOCOL_ID_LEN,
-                   task->id);
-
-    for (i = 0; i < task->doors_count; i++) {
-
-        c = task->doors[i].connection;
-
-        if (c && !c->read->active && !c->read->timer_set
-            && ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR)
+        } else if (!c->read->active && !c->read->timer_set
+                   && ngx_add_event(c->read, NGX_READ_EVENT, 0) == NGX_ERROR)
         {
             ngx_agent_task_close_door(&task->doors[i]);
         }
@@ -216,6 +202,7 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
 {
     int                      zero;
     ngx_log_t               *log;
+    ngx_pool_t              *pool;
     struct linger            linger;
     ngx_listening_t         *ls;
     ngx_connection_t        *c;
@@ -235,9 +222,15 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     (void) ngx_atomic_fetch_add(ngx_stat_accepted, 1);
 #endif
 
-    c = ngx_get_connection(s, ls->logp);
+    pool = ngx_create_pool(ls->pool_size, ls->logp);
+    c = pool ? ngx_get_connection(s, ls->logp) : NULL;
 
     if (c == NULL) {
+
+        if (pool) {
+            ngx_destroy_pool(pool);
+        }
+
         (void) ngx_close_socket(s);
         return;
     }
@@ -247,19 +240,19 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
 #endif
 
     c->type = SOCK_STREAM;
-
-    c->pool = ngx_create_pool(ls->pool_size, ls->logp);
-    if (c->pool == NULL) {
-        goto failed;
-    }
+    c->pool = pool;
 
     c->sockaddr = ngx_palloc(c->pool, socklen);
+    c->addr_text.data = ngx_pnalloc(c->pool, ls->addr_text_max_len);
     log = ngx_palloc(c->pool, sizeof(ngx_log_t));
     ac = ngx_pcalloc(c->pool, sizeof(ngx_agent_connection_t));
     cln = ngx_pool_cleanup_add(c->pool, 0);
 
-    if (c->sockaddr == NULL || log == NULL || ac == NULL || cln == NULL) {
-        goto failed;
+    if (c->sockaddr == NULL || c->addr_text.data == NULL || log == NULL
+        || ac == NULL || cln == NULL)
+    {
+        ngx_http_close_connection(c);
+        return;
     }
 
     ngx_memcpy(c->sockaddr, sa, socklen);
@@ -290,11 +283,6 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
     c->start_time = ngx_current_msec;
 
-    c->addr_text.data = ngx_pnalloc(c->pool, ls->addr_text_max_len);
-    if (c->addr_text.data == NULL) {
-        goto failed;
-    }
-
     c->addr_text.len = ngx_sock_ntop(c->sockaddr, c->socklen,
                                      c->addr_text.data,
                                      ls->addr_text_max_len, 0);
@@ -320,20 +308,6 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
                    door->task->id, &c->addr_text);
 
     ls->handler(c);
-
-    return;
-
-failed:
-
-    if (c->pool) {
-        ngx_destroy_pool(c->pool);
-    }
-
-    ngx_close_connection(c);
-
-#if (NGX_STAT_STUB)
-    (void) ngx_atomic_fetch_add(ngx_stat_active, -1);
-#endif
 }
 
 
@@ -350,7 +324,7 @@ ngx_agent_accept_cleanup(void *data)
     task->connections_count--;
 
     if (task->paused && !task->ended) {
-        ngx_agent_accept_resume(task);
+        ngx_agent_accept_pause(task, 0);
     }
 
     if (task->idle && ngx_queue_empty(&task->connections)) {

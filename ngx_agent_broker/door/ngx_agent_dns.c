@@ -240,58 +240,47 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
                    "agent: %s query for \"%s\", task %*s", door, query.text,
                    (size_t) PROTOCOL_ID_LEN, task->id);
 
-    /* past the bound the name is not judged: the answer is REFUSED */
-
     rc = ngx_agent_usage_spend(task->id, BOUND_NAMES);
 
     if (rc != NGX_OK) {
 
-        if (rc == NGX_ABORT) {
-            ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NAMES);
-        }
+        /* past the bound the name is not judged: the answer is REFUSED */
 
+        reason = NGX_AGENT_REASON_NAMES;
         query.rcode = DNS_RCODE_REFUSED;
 
-        return kind == DNS_GARBAGE ? 0 : dns_answer(&query, NULL, answer);
+    } else if (kind == DNS_GARBAGE || kind == DNS_MALFORMED) {
+        reason = NGX_AGENT_REASON_MALFORMED;
+
+    } else if (kind == DNS_REFUSED) {
+        reason = NGX_AGENT_REASON_NOT_SERVED;
+
+    } else {
+        amcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                                   ngx_agent_broker_module);
+
+        reason = query.name.host_len
+                 ? ngx_agent_decide_name(task, ngx_cycle->log, &query.name)
+                 : NGX_AGENT_REASON_HOST;
+
+        /* a rule for any port of this host is enough */
+
+        if ((reason == NGX_AGENT_REASON_RULE || reason == NGX_AGENT_REASON_PORT)
+            && dns_address(amcf->lease_key, sizeof(amcf->lease_key),
+                           query.name.host, address)
+               == 0)
+        {
+            return dns_answer(&query, address, answer);
+        }
+
+        reason = NGX_AGENT_REASON_HOST;
     }
 
-    switch (kind) {
-
-    case DNS_GARBAGE:
-        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
-        return 0;
-
-    case DNS_MALFORMED:
-        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_MALFORMED);
-        return dns_answer(&query, NULL, answer);
-
-    case DNS_REFUSED:
-        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_NOT_SERVED);
-        return dns_answer(&query, NULL, answer);
-
-    default: /* DNS_QUERY */
-        break;
+    if (rc != NGX_BUSY) {
+        ngx_agent_dns_audit(task, door, &query, reason);
     }
 
-    amcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_agent_broker_module);
-
-    /* a rule for any port of this host is enough */
-
-    reason = query.name.host_len ? ngx_agent_decide_name(task, ngx_cycle->log,
-                                                         &query.name)
-                                 : NGX_AGENT_REASON_HOST;
-
-    if ((reason != NGX_AGENT_REASON_RULE && reason != NGX_AGENT_REASON_PORT)
-        || dns_address(amcf->lease_key, sizeof(amcf->lease_key),
-                       query.name.host, address)
-           != 0)
-    {
-        ngx_agent_dns_audit(task, door, &query, NGX_AGENT_REASON_HOST);
-        return dns_answer(&query, NULL, answer);
-    }
-
-    return dns_answer(&query, address, answer);
+    return kind == DNS_GARBAGE ? 0 : dns_answer(&query, NULL, answer);
 }
 
 
@@ -351,7 +340,7 @@ ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
     } else {
         (void) ngx_cpystrn((u_char *) name->host, (u_char *) query->text,
                            sizeof(name->host));
-        name->host_len = ngx_strlen(name->host);
+        name->host_len = (uint8_t) ngx_strlen(name->host);
     }
 
     set = ngx_agent_policies_get(ngx_cycle->log);

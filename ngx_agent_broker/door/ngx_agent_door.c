@@ -13,6 +13,7 @@
 #endif
 
 
+static int ngx_agent_door_option(ngx_socket_t s, int name);
 static ngx_int_t ngx_agent_door_open(ngx_agent_task_t *task,
     ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
     const ngx_agent_door_spec_t *spec, ngx_socket_t s);
@@ -24,7 +25,7 @@ const char *
 ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
     uint64_t broker_netns, uint64_t *netns)
 {
-    int             value;
+    int             domain;
     uint64_t        cookie;
     socklen_t       len;
     ngx_uint_t      udp;
@@ -34,20 +35,17 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 
     /* it fails for all but sockets, and never blocks */
 
-    len = sizeof(int);
+    domain = ngx_agent_door_option(s, SO_DOMAIN);
 
-    if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &value, &len) == -1) {
+    if (domain == -1) {
         return "a descriptor is not a socket";
     }
 
-    if (value != AF_INET && value != AF_INET6) {
+    if (domain != AF_INET && domain != AF_INET6) {
         return "a socket is neither IPv4 nor IPv6";
     }
 
-    len = sizeof(int);
-
-    if (getsockopt(s, SOL_SOCKET, SO_TYPE, &value, &len) == -1
-        || value != (udp ? SOCK_DGRAM : SOCK_STREAM))
+    if (ngx_agent_door_option(s, SO_TYPE) != (udp ? SOCK_DGRAM : SOCK_STREAM))
     {
         return udp ? "a socket is not a datagram socket"
                    : "a socket is not a stream socket";
@@ -55,21 +53,14 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 
     /* MPTCP and SCTP sockets listen too */
 
-    len = sizeof(int);
-
-    if (getsockopt(s, SOL_SOCKET, SO_PROTOCOL, &value, &len) == -1
-        || value != (udp ? IPPROTO_UDP : IPPROTO_TCP))
+    if (ngx_agent_door_option(s, SO_PROTOCOL)
+        != (udp ? IPPROTO_UDP : IPPROTO_TCP))
     {
         return udp ? "a socket is not a UDP socket"
                    : "a socket is not a TCP socket";
     }
 
-    len = sizeof(int);
-
-    if (!udp
-        && (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == -1
-            || value != 1))
-    {
+    if (!udp && ngx_agent_door_option(s, SO_ACCEPTCONN) != 1) {
         return "a socket is not listening";
     }
 
@@ -102,6 +93,20 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
     }
 
     return NULL;
+}
+
+
+/* The value, or -1. */
+
+static int
+ngx_agent_door_option(ngx_socket_t s, int name)
+{
+    int        value;
+    socklen_t  len;
+
+    len = sizeof(int);
+
+    return getsockopt(s, SOL_SOCKET, name, &value, &len) == 0 ? value : -1;
 }
 
 
@@ -272,8 +277,8 @@ ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
 #endif
 
     conf->default_server = door->core;
-    conf->ssl = tls;
-    conf->http2 = tls;
+    conf->ssl = (tls != 0);
+    conf->http2 = (tls != 0);
 
     entrance->port.naddrs = 1;
     entrance->port.addrs = &entrance->addr;

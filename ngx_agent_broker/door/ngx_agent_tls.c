@@ -366,9 +366,9 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
         why = "SNI and CONNECT name different hosts";
     }
 
-    if (reason == NGX_AGENT_REASON_RULE) {
-        name.port = ac->named.host_len ? ac->named.port : ac->door->port;
+    name.port = ac->named.host_len ? ac->named.port : ac->door->port;
 
+    if (reason == NGX_AGENT_REASON_RULE) {
         reason = ngx_agent_decide_name(ac->task, c->log, &name);
     }
 
@@ -532,11 +532,6 @@ ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,
     ctx->target.authority = *name;
     ctx->target.https = true;
     ctx->tls = 1;
-
-    if (ctx->target.authority.port == 0) {
-        ctx->target.authority.port = ac->named.host_len ? ac->named.port
-                                                        : ac->door->port;
-    }
 
     (void) ngx_agent_refuse_record(pool, ctx, reason, why, &body);
 }

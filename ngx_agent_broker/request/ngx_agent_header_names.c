@@ -151,7 +151,7 @@ ngx_agent_header_names_link(ngx_agent_names_t *names)
         chain = ngx_agent_header_names_chain(known->data, known->len);
 
         names->next[i + 1] = names->first[chain];
-        names->first[chain] = i + 1;
+        names->first[chain] = (u_char) (i + 1);
     }
 }
 

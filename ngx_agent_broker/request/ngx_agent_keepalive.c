@@ -42,6 +42,8 @@ typedef struct {
 
 
 static void ngx_agent_keepalive_drop(ngx_agent_task_t *task);
+static void ngx_agent_keepalive_drop_all(ngx_queue_t *queue,
+    ngx_agent_task_t *task, void (*drop)(ngx_agent_keepalive_t *item));
 static ngx_uint_t ngx_agent_keepalive_max(void);
 static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
     ngx_agent_task_t *task);
@@ -55,6 +57,7 @@ static void ngx_agent_keepalive_idle(ngx_event_t *ev);
 static void ngx_agent_keepalive_expire(ngx_event_t *ev);
 static void ngx_agent_keepalive_take(ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item);
+static void ngx_agent_keepalive_forget(ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_close(ngx_connection_t *c);
 
 
@@ -271,7 +274,7 @@ ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
 
     if (ngx_agent_sessions_count == NGX_AGENT_SESSIONS_MAX) {
         q = ngx_queue_last(&ngx_agent_sessions);
-        ngx_agent_keepalive_remove(ngx_queue_data(q, ngx_agent_keepalive_t,
+        ngx_agent_keepalive_forget(ngx_queue_data(q, ngx_agent_keepalive_t,
                                                   queue));
     }
 
@@ -289,25 +292,29 @@ ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
 static void
 ngx_agent_keepalive_drop(ngx_agent_task_t *task)
 {
-    ngx_uint_t              i;
-    ngx_queue_t            *q, *next, *lists[2];
+    ngx_agent_keepalive_drop_all(&ngx_agent_connections, task,
+                                 ngx_agent_keepalive_remove);
+    ngx_agent_keepalive_drop_all(&ngx_agent_sessions, task,
+                                 ngx_agent_keepalive_forget);
+}
+
+
+static void
+ngx_agent_keepalive_drop_all(ngx_queue_t *queue, ngx_agent_task_t *task,
+    void (*drop)(ngx_agent_keepalive_t *item))
+{
+    ngx_queue_t            *q, *next;
     ngx_agent_keepalive_t  *item;
 
-    lists[0] = &ngx_agent_connections;
-    lists[1] = &ngx_agent_sessions;
+    for (q = ngx_queue_head(queue);
+         q != ngx_queue_sentinel(queue);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-    for (i = 0; i < 2; i++) {
-
-        for (q = ngx_queue_head(lists[i]);
-             q != ngx_queue_sentinel(lists[i]);
-             q = next)
-        {
-            next = ngx_queue_next(q);
-            item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
-
-            if (ngx_memcmp(item->key.task, task->id, PROTOCOL_ID_LEN) == 0) {
-                ngx_agent_keepalive_remove(item);
-            }
+        if (ngx_memcmp(item->key.task, task->id, PROTOCOL_ID_LEN) == 0) {
+            drop(item);
         }
     }
 }
@@ -455,6 +462,12 @@ ngx_agent_keepalive_expire(ngx_event_t *ev)
 static void
 ngx_agent_keepalive_take(ngx_agent_keepalive_t *item)
 {
+    /*
+     * The analyzer does not see that a removed item is in no list, and so is
+     * never removed again.
+     */
+
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) see above */
     ngx_queue_remove(&item->queue);
     ngx_agent_connections_count--;
     item->task->kept--;
@@ -464,12 +477,16 @@ ngx_agent_keepalive_take(ngx_agent_keepalive_t *item)
 static void
 ngx_agent_keepalive_remove(ngx_agent_keepalive_t *item)
 {
-    if (item->connection) {
-        ngx_agent_keepalive_take(item);
-        ngx_agent_keepalive_close(item->connection);
-        return;
-    }
+    ngx_agent_keepalive_take(item);
+    ngx_agent_keepalive_close(item->connection);
+}
 
+
+/* Drops a session. */
+
+static void
+ngx_agent_keepalive_forget(ngx_agent_keepalive_t *item)
+{
     ngx_queue_remove(&item->queue);
     ngx_agent_sessions_count--;
     ngx_ssl_free_session(item->session);

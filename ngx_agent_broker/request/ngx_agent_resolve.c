@@ -312,7 +312,7 @@ ngx_agent_resolve_port(u_char *p, in_port_t port)
     first = text + sizeof(text);
 
     do {
-        *--first = '0' + port % 10;
+        *--first = (u_char) ('0' + port % 10);
         port /= 10;
     } while (port);
 
