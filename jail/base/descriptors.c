@@ -41,3 +41,17 @@ descriptors_close_but(int *keep, unsigned n)
 
     return 0;
 }
+
+
+void
+descriptors_close(int *fds, unsigned n)
+{
+    unsigned  i;
+
+    for (i = 0; i < n; i++) {
+        if (fds[i] != -1) {
+            (void) close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+}

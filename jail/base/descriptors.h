@@ -1,5 +1,6 @@
 /*
- * What a process of the launcher's does not need is not open in it.
+ * Closing descriptors: those that a process does not need, and those that it
+ * no longer needs.
  */
 
 #ifndef JAIL_DESCRIPTORS_H
@@ -8,6 +9,9 @@
 
 /* Closes all but the n in keep, which it sorts; 0 or -1 with errno. */
 int descriptors_close_but(int *keep, unsigned n);
+
+/* Closes the n in fds that are not -1, and makes them -1. */
+void descriptors_close(int *fds, unsigned n);
 
 
 #endif /* JAIL_DESCRIPTORS_H */

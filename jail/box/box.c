@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/fd_pass.h"
 #include "box/plan.h"
 #include "box/setup.h"
@@ -231,8 +232,7 @@ box_start(box_t *box, box_spec_t *spec, fault_t *fault)
     }
 
     for (i = 0; i < spec->nfiles; i++) {
-        (void) close(spec->files[i].fd);
-        spec->files[i].fd = -1;
+        descriptors_close(&spec->files[i].fd, 1);
     }
 
     return 0;
@@ -353,9 +353,7 @@ box_write(pid_t pid, const char *file, const char *text, fault_t *fault)
     if (fd == -1 || write(fd, text, strlen(text)) != (ssize_t) strlen(text)) {
         err = errno;
 
-        if (fd != -1) {
-            (void) close(fd);
-        }
+        descriptors_close(&fd, 1);
 
         return fault_set(fault, STAGE_IDMAP, err,
                          "\"%s\" cannot be written to %s of the box", text,
@@ -492,9 +490,6 @@ box_close(box_t *box)
     unsigned   i;
 
     for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-        if (*fds[i] != -1) {
-            (void) close(*fds[i]);
-            *fds[i] = -1;
-        }
+        descriptors_close(fds[i], 1);
     }
 }

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/clock.h"
 #include "base/fd_pass.h"
 #include "broker/control.h"
@@ -101,9 +102,7 @@ control_free(control_t *c)
 {
     if (c) {
 
-        if (c->fd != -1) {
-            (void) close(c->fd);
-        }
+        descriptors_close(&c->fd, 1);
 
         free(c);
     }

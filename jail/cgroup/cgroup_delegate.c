@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "cgroup/cgroup_delegate.h"
 #include "cgroup/cgroup_dir.h"
 #include "cgroup/cgroup_text.h"
@@ -48,7 +49,7 @@ cgroup_delegate(const char *path, bool may_move, fault_t *fault)
                             sizeof(list)) != 0)
     {
         err = errno;
-        cgroup_close(&dir, 1);
+        descriptors_close(&dir, 1);
 
         return fault_set(fault, STAGE_CGROUP, err,
                          "the group %s cannot be opened", path);

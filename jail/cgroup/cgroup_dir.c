@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "cgroup/cgroup_dir.h"
 #include "cgroup/cgroup_text.h"
 
@@ -127,7 +128,7 @@ cgroup_dir_sweep(int parent, const char *prefix, unsigned max,
     dir = fd == -1 ? NULL : fdopendir(fd);
 
     if (dir == NULL) {
-        cgroup_close(&fd, 1);
+        descriptors_close(&fd, 1);
         return -1;
     }
 
@@ -408,19 +409,5 @@ cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
 
     if (usage->pids_peak < usage->pids) {
         usage->pids_peak = usage->pids;
-    }
-}
-
-
-void
-cgroup_close(int *fds, unsigned n)
-{
-    unsigned  i;
-
-    for (i = 0; i < n; i++) {
-        if (fds[i] != -1) {
-            (void) close(fds[i]);
-            fds[i] = -1;
-        }
     }
 }

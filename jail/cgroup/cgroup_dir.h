@@ -100,8 +100,5 @@ void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
 int cgroup_limits_set(const int *dirs, const cgroup_limit_t *table, size_t n,
     const uint64_t limits[LIMIT_COUNT], fault_t *fault);
 
-/* Closes those that are not -1 and makes them so. */
-void cgroup_close(int *fds, unsigned n);
-
 
 #endif /* JAIL_CGROUP_DIR_H */

@@ -23,6 +23,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "cgroup/cgroup_dir.h"
 #include "cgroup/cgroup_text.h"
 
@@ -265,15 +266,15 @@ v1_kill(cgroup_t *cg, pid_t init)
 static void
 v1_remove(cgroup_t *cg)
 {
-    cgroup_close(cg->attach, CGROUP_ATTACH_MAX);
-    cgroup_close(cg->dirs, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->attach, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->dirs, CGROUP_ATTACH_MAX);
 
     if (cg->lock != -1) {
         (void) v1_remove_slot(cg->parents, cg->name, V1_RMDIR_TRIES);
-        cgroup_close(&cg->lock, 1);
+        descriptors_close(&cg->lock, 1);
     }
 
-    cgroup_close(cg->parents, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->parents, CGROUP_ATTACH_MAX);
 }
 
 
@@ -291,7 +292,7 @@ v1_sweep(uid_t uid, unsigned max)
     }
 
     n = cgroup_dir_sweep(parents[V1_PIDS], "", max, v1_gone, parents);
-    cgroup_close(parents, V1_COUNT);
+    descriptors_close(parents, V1_COUNT);
 
     return n;
 }
@@ -481,7 +482,7 @@ v1_open_parents(int parents[V1_COUNT], uid_t uid, bool make, fault_t *fault)
         }
 
         err = errno;
-        cgroup_close(parents, (unsigned) i);
+        descriptors_close(parents, (unsigned) i);
 
         if (err == ENOENT) {
             return fault_set_cause(fault, STAGE_CGROUP, err, v1_causes[i],

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "cgroup/cgroup_dir.h"
 #include "cgroup/cgroup_place.h"
 #include "cgroup/cgroup_text.h"
@@ -179,17 +180,17 @@ v2_remove(cgroup_t *cg)
         v2_wait(cg->dirs[0]);
     }
 
-    cgroup_close(cg->attach, CGROUP_ATTACH_MAX);
-    cgroup_close(cg->dirs, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->attach, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->dirs, CGROUP_ATTACH_MAX);
     cg->into = -1;
 
     if (cg->lock != -1) {
         tries = V2_TRIES;
         (void) cgroup_dir_remove(cg->parents[0], cg->name, &tries);
-        cgroup_close(&cg->lock, 1);
+        descriptors_close(&cg->lock, 1);
     }
 
-    cgroup_close(cg->parents, CGROUP_ATTACH_MAX);
+    descriptors_close(cg->parents, CGROUP_ATTACH_MAX);
 }
 
 

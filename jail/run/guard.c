@@ -135,9 +135,7 @@ guard_end(guard_t *g)
 
     while (waitpid(g->pid, NULL, 0) == -1 && errno == EINTR) { /* void */ }
 
-    if (g->pidfd != -1) {
-        (void) close(g->pidfd);
-    }
+    descriptors_close(&g->pidfd, 1);
 
     (void) close(g->hangup);
     g->pid = 0;

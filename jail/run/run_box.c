@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "box/landlock.h"
 #include "env/env.h"
 #include "run/run_task.h"
@@ -141,10 +142,7 @@ run_box(run_t *r)
 
     /* the child has its own descriptor, and the memory is to be the box's */
 
-    if (r->workspace.before.content != -1) {
-        (void) close(r->workspace.before.content);
-        r->workspace.before.content = -1;
-    }
+    descriptors_close(&r->workspace.before.content, 1);
 
     if (r->box.pid > 0) {
         run_streams(r);

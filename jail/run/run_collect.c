@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "files/beneath.h"
 #include "run/run_task.h"
 
@@ -81,7 +82,5 @@ run_copy_back(run_t *r)
     (void) workspace_take(&r->workspace, work, &result->fault);
     result->workspace = json_incref(r->workspace.result);
 
-    if (work != -1) {
-        (void) close(work);
-    }
+    descriptors_close(&work, 1);
 }

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/clock.h"
 #include "base/fd_pass.h"
 #include "run/supervise.h"
@@ -226,8 +227,7 @@ supervise_sync(supervise_t *s, int64_t now)
 
     /* the end: of the child, or of what the child was before exec */
 
-    (void) close(s->box->sync);
-    s->box->sync = -1;
+    descriptors_close(&s->box->sync, 1);
 
     if (s->result->fault.stage != STAGE_NONE || s->is_killed) {
         return;
@@ -352,8 +352,7 @@ supervise_lifeline(supervise_t *s, int64_t now)
 
     /* nothing follows its one message */
 
-    (void) close(s->box->lifeline);
-    s->box->lifeline = -1;
+    descriptors_close(&s->box->lifeline, 1);
 }
 
 
@@ -435,15 +434,9 @@ supervise_clock(supervise_t *s, int64_t now)
             stream_drop(s->err);
         }
 
-        if (s->box->out != -1) {
-            (void) close(s->box->out);
-            s->box->out = -1;
-        }
+        descriptors_close(&s->box->out, 1);
 
-        if (s->box->err != -1) {
-            (void) close(s->box->err);
-            s->box->err = -1;
-        }
+        descriptors_close(&s->box->err, 1);
 
         return;
     }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "run/supervise.h"
 
 
@@ -34,8 +35,7 @@ supervise_output(supervise_t *s, int *fd, output_t *out)
         }
 
         if (n <= 0) {
-            (void) close(*fd);
-            *fd = -1;
+            descriptors_close(fd, 1);
             break;
         }
 
@@ -57,8 +57,7 @@ supervise_streams(supervise_t *s, const struct pollfd *fds, int64_t now)
         (void) stream_step(s->in, fds);
 
         if (stream_is_done(s->in) || s->is_dead) {
-            (void) close(s->box->in);
-            s->box->in = -1;
+            descriptors_close(&s->box->in, 1);
             stream_drop(s->in);
         }
     }
@@ -95,8 +94,7 @@ supervise_stream(supervise_t *s, stream_t *stream, int *fd,
     }
 
     if (*fd != -1 && (stream->from == -1 || stream->to == -1)) {
-        (void) close(*fd);
-        *fd = -1;
+        descriptors_close(fd, 1);
         stream->from = -1;
     }
 }
