@@ -1,9 +1,9 @@
 /*
- * Advice is data, so that a reader sees all of it at once and a missing line
- * is seen.  Each sentence names the cause first and then the exact command,
- * file or flag.  A row holds for a cause, a stage, an errno and a fact of the
- * host; the first row that fits is taken, so the special ones come before the
- * general ones.
+ * Advice is data, so that a reader sees all of it at once and notices a
+ * missing line.  Each sentence names the cause first and then the exact
+ * command, file or flag.  A row applies to a cause, a stage, an errno and a
+ * fact of the host; the first row that matches is taken, so the special rows
+ * come before the general ones.
  */
 
 #include <errno.h>
@@ -14,32 +14,33 @@
 #include "base/host.h"
 
 
-/* what a container's filter must let through for a box to be built */
+/* the calls that a container's filter must allow for a box to be built */
 
 #define CALLS  "clone, unshare, mount, umount2, pivot_root, open_tree, " \
                "move_mount, fsopen, fsconfig, fsmount, mount_setattr, " \
                "sethostname, setdomainname"
 
 #define FIX_FILTER                                                           \
-    "a filter of system calls holds for this process, as a container has "  \
-    "it: docker run --security-opt seccomp=unconfined (kubernetes: "        \
+    "a seccomp filter, as containers have one, applies to this process: "   \
+    "docker run --security-opt seccomp=unconfined (kubernetes: "            \
     "securityContext.seccompProfile.type: Unconfined), or a profile that "  \
     "allows " CALLS
 
 #define FIX_APPARMOR                                                         \
-    "AppArmor takes the capabilities of user namespaces from programs "     \
+    "AppArmor gives no capabilities in user namespaces to programs "        \
     "without a profile (Ubuntu 23.10 and later): copy "                     \
     "conf/apparmor/agent-jail to " ADVICE_PROFILE " and run "               \
     "apparmor_parser -r " ADVICE_PROFILE
 
 #define FIX_CONFINED                                                         \
-    "an AppArmor profile holds for this process, as a container has it: "   \
-    "docker run --security-opt apparmor=unconfined (kubernetes: "           \
+    "an AppArmor profile, as containers have one, applies to this "         \
+    "process: docker run --security-opt apparmor=unconfined (kubernetes: "  \
     "securityContext.appArmorProfile.type: Unconfined)"
 
 #define FIX_PROC                                                             \
-    "parts of /proc are masked, as a container has it, and then the "       \
-    "kernel mounts no new one: podman run --security-opt unmask=/proc/*, "  \
+    "parts of /proc are masked, as in most containers, so the kernel "      \
+    "refuses to mount a new one: podman run --security-opt "                \
+    "unmask=/proc/*, "                                                      \
     "docker run --security-opt systempaths=unconfined, kubernetes: "        \
     "securityContext.procMount: Unmasked"
 
@@ -48,16 +49,16 @@
     "seccomp profile"
 
 #define FIX_READ                                                             \
-    "let this user read the file: the launcher reads it as its caller"
+    "give this user permission to read the file"
 
 #define FIX_CAPS                                                             \
-    "the user namespace was made without its capabilities: on Ubuntu give " \
+    "the user namespace was created without capabilities: on Ubuntu give "  \
     "this program the AppArmor profile conf/apparmor/agent-jail; in a "     \
     "container: docker run --security-opt seccomp=unconfined "              \
     "--security-opt apparmor=unconfined"
 
 #define FIX_CGROUP_RO                                                        \
-    "/sys/fs/cgroup is read-only, as a container has it: docker run "       \
+    "/sys/fs/cgroup is read-only, as in most containers: docker run "       \
     "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:rw (kubernetes: a "   \
     "hostPath volume of /sys/fs/cgroup), and once on the host, as root: "   \
     "scripts/setup-host USER"
@@ -71,11 +72,11 @@ typedef struct {
     int            err;         /* 0: any */
     cause_t        cause;       /* CAUSE_NONE: any */
     advice_fact_t  fact;        /* NULL: always */
-    const char    *fix;         /* NULL: that of another row will do */
+    const char    *fix;         /* NULL: another row has it */
 } advice_row_t;
 
 
-/* a cause says it all, whatever the stage and the errno */
+/* the cause is enough, whatever the stage and the errno */
 
 #define CAUSE(cause, fix)  { STAGE_NONE, 0, CAUSE_ ## cause, NULL, fix }
 
@@ -96,21 +97,22 @@ static const advice_row_t  advice_rows[] = {
 
     CAUSE(FILES_SIZE,
           "give fewer or smaller files, or raise \"memory\" in the policy"),
-    CAUSE(OUT_NOT_EMPTY, "name a directory in --out that is not there"),
+    CAUSE(OUT_NOT_EMPTY, "name a new or an empty directory in --out"),
     CAUSE(WORKSPACE_HOME, "name the directory of one project"),
     CAUSE(WORKSPACE_OWNER, "run the launcher as the owner of the directory"),
     CAUSE(WORKSPACE_SIZE,
           "raise \"writable /tmp/work\" and \"memory\" in the policy: the "
-          "files may have half of the memory"),
+          "files may use half of the memory"),
     CAUSE(WORKSPACE_BUSY,
-          "wait for its end, or give each task a copy of its own"),
+          "wait until that process ends, or give each task its own copy"),
 
     CAUSE(BROKER_CLOSED,
-          "look into the broker's error log: when its \"worker_connections "
-          "are not enough\", raise them, or start fewer tasks at once"),
+          "read the broker's error log: if it says \"worker_connections are "
+          "not enough\", raise worker_connections or start fewer tasks at "
+          "once"),
     CAUSE(BROKER_GONE,
-          "start the broker again, and run the task again: its error.log "
-          "says why it ended"),
+          "start the broker again, then run the task again; the broker's "
+          "error log says why it ended"),
     CAUSE(BROKER_VERSION,
           "use a launcher and a broker of the same release"),
     CAUSE(BROKER_BUSY,
@@ -126,11 +128,11 @@ static const advice_row_t  advice_rows[] = {
           "the policy was removed by a reload: name another"),
     CAUSE(POLICY_ISOLATION, "set \"isolation namespaces;\" in the policy"),
     CAUSE(READABLE_MISSING,
-          "take it out of \"readable\" in the policy, or make it on this "
-          "host"),
+          "remove the path from \"readable\" in the policy, or create it on "
+          "this host"),
     CAUSE(READABLE_REFUSED,
-          "take it out of \"readable\" in the policy; a file can be given "
-          "with --in"),
+          "remove the path from \"readable\" in the policy; single files can "
+          "be given with --in"),
 
     CAUSE(CGROUP_NOT_MOUNTED,
           "as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
@@ -146,22 +148,22 @@ static const advice_row_t  advice_rows[] = {
     CAUSE(ROOT_WITHOUT_IDS, "run the launcher as an ordinary user"),
 
     AT(STAGE_NESTED, 0,
-       "run the command itself: it is in a box already, with all of its walls "
-       "and limits, and boxes do not nest"),
+       "run the command itself, without jail: it is already in a box, with "
+       "all of the box's walls and limits, and boxes cannot be nested"),
 
     AT(STAGE_BROKER, ENOENT,
        "start the broker (nginx with agent_control on this socket), name its "
        "socket with --control, or run without any network with --offline"),
     AT(STAGE_BROKER, ECONNREFUSED,
-       "start the broker: the socket is there and nobody listens on it"),
+       "start the broker: the socket exists, but nothing listens on it"),
     AT(STAGE_BROKER, ENOTSOCK,
-       "name the broker's socket in --control: what its \"agent_control\" "
-       "says"),
+       "name the broker's socket in --control: the path in its "
+       "\"agent_control\" directive"),
     AT(STAGE_BROKER, EACCES,
-       "let this user into the socket's directory: the user must be named in "
-       "\"launchers\" of the policy and be able to reach the socket"),
+       "give this user access to the socket and its directory, and name the "
+       "user in \"launchers\" of the policy"),
     AT(STAGE_BROKER, ENAMETOOLONG,
-       "put the broker's socket under a path of at most 107 bytes"),
+       "move the broker's socket to a path of at most 107 bytes"),
 
     AT(STAGE_CGROUP, EROFS, FIX_CGROUP_RO),
     AT_IF(STAGE_CGROUP, 0, host_cgroup_is_readonly, FIX_CGROUP_RO),
@@ -169,13 +171,12 @@ static const advice_row_t  advice_rows[] = {
           "no controller is mounted in this container: docker run "
           "--cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:rw"),
     AT(STAGE_CGROUP, 0,
-       "run as root, again after each boot: scripts/setup-host USER (of the "
-       "sources, or in share/agent-broker); with systemd and cgroup v2 also, "
-       "for one command: systemd-run --user --scope -p Delegate=yes jail run "
-       "..."),
+       "run as root, after each boot: scripts/setup-host USER (in the "
+       "sources, or in share/agent-broker); with systemd and cgroup v2, for "
+       "one command: systemd-run --user --scope -p Delegate=yes jail run ..."),
 
     AT_IF(STAGE_NAMESPACES, EPERM, host_userns_is_off,
-          "user namespaces are switched off for ordinary users: sysctl -w "
+          "user namespaces are disabled for ordinary users: sysctl -w "
           "kernel.unprivileged_userns_clone=1 (and a line in /etc/sysctl.d)"),
     AT_IF(STAGE_NAMESPACES, EPERM, host_is_filtered, FIX_FILTER),
     AT_IF(STAGE_NAMESPACES, ENOSYS, host_is_filtered, FIX_FILTER),
@@ -186,15 +187,15 @@ static const advice_row_t  advice_rows[] = {
     AT(STAGE_NAMESPACES, EPERM,
        "allow user namespaces to ordinary users: sysctl -w "
        "kernel.unprivileged_userns_clone=1; in a container allow clone and "
-       "unshare in its seccomp profile; in a plain chroot none can be made"),
+       "unshare in its seccomp profile; in a chroot the kernel refuses them"),
     AT_IF(STAGE_NAMESPACES, ENOSPC, host_userns_max_is_zero,
           "user.max_user_namespaces is 0: sysctl -w "
           "user.max_user_namespaces=15000 (and a line in /etc/sysctl.d)"),
     AT(STAGE_NAMESPACES, ENOSPC,
-       "raise the limits of namespaces: sysctl -w "
+       "raise the limits on namespaces: sysctl -w "
        "user.max_user_namespaces=15000 user.max_net_namespaces=15000"),
     AT(STAGE_NAMESPACES, EAGAIN,
-       "end some processes of this user, or raise its limit of processes"),
+       "end some of this user's processes, or raise the user's process limit"),
     AT(STAGE_NAMESPACES, EINVAL,
        "use a kernel of 5.12 or later with user, pid, net, ipc, uts and mount "
        "namespaces compiled in"),
@@ -203,23 +204,23 @@ static const advice_row_t  advice_rows[] = {
     AT_IF(STAGE_IDMAP, EPERM, host_apparmor_restricts, FIX_APPARMOR),
     AT_IF(STAGE_IDMAP, EACCES, host_is_confined, FIX_CONFINED),
     AT_IF(STAGE_IDMAP, EPERM, host_is_container,
-          "this container's root may not give a box an id of its own: docker "
+          "root of this container may not map another id for a box: docker "
           "run --cap-add SETUID --cap-add SETGID, or run the launcher as an "
           "ordinary user of the container"),
     AT(STAGE_IDMAP, 0,
        "allow user namespaces for this program: on Ubuntu install the AppArmor "
-       "profile conf/apparmor/agent-jail; in a container leave "
+       "profile conf/apparmor/agent-jail; in a container keep "
        "/proc/self/uid_map writable"),
 
     AT(STAGE_RLIMITS, 0,
-       "raise the hard limit of the caller (ulimit -H), or lower the policy's "
+       "raise the caller's hard limit (ulimit -H), or lower the policy's "
        "value"),
 
     { STAGE_TIE, EAGAIN, CAUSE_GUARD, NULL,
-      "end some processes of this user, or raise its limit of processes" },
+      "end some of this user's processes, or raise the user's process limit" },
     { STAGE_TIE, 0, CAUSE_GUARD, NULL,
-      "raise \"cpu\" or lower \"pids\" in the policy: with a processor for "
-      "each 256 processes a box needs no guard" },
+      "raise \"cpu\" or lower \"pids\" in the policy: a box with at least one "
+      "core for each 256 processes needs no guard" },
 
     AT_IF(STAGE_DESCRIPTORS, 0, host_is_filtered,
           "a container's filter refuses close_range: docker run --security-opt "
@@ -228,8 +229,8 @@ static const advice_row_t  advice_rows[] = {
        "use a kernel of 5.11 or later: close_range is needed"),
 
     AT(STAGE_CGROUP_ATTACH, 0,
-       "the box may not join its group: as root, again after each boot: "
-       "scripts/setup-host USER; with systemd and cgroup v2 also, for one "
+       "the box may not join its cgroup: run as root, after each boot: "
+       "scripts/setup-host USER; with systemd and cgroup v2, for one "
        "command: systemd-run --user --scope -p Delegate=yes jail run ..."),
     AT_IF(STAGE_CGROUP_NAMESPACE, EPERM, host_is_filtered, FIX_FILTER),
 
@@ -241,8 +242,9 @@ static const advice_row_t  advice_rows[] = {
           "--security-opt seccomp=unconfined, or allow socket for AF_NETLINK "
           "in its profile"),
     AT(STAGE_NET_ROUTE, ENETUNREACH,
-       "boxes do without: programs reach hosts by name and by IPv4; for IPv6 "
-       "addresses use a kernel with IPv6 and IPV6_SEG6_LWTUNNEL"),
+       "nothing to do: programs in boxes reach hosts by name and by IPv4 "
+       "address; for IPv6 addresses use a kernel with IPv6 and "
+       "IPV6_SEG6_LWTUNNEL"),
 
     NEEDS_CAPS(STAGE_HOSTNAME, EPERM),
     NEEDS_CAPS(STAGE_IDENTITY, EPERM),
@@ -271,15 +273,15 @@ static const advice_row_t  advice_rows[] = {
 
     AT_IF(STAGE_PIVOT, ENOSYS, host_is_filtered, FIX_FILTER),
     AT(STAGE_PIVOT, EINVAL,
-       "the root of this machine is its initial ramdisk, which cannot be left: "
-       "switch_root to another one first"),
+       "the root of this machine is its initial ramdisk, which pivot_root "
+       "cannot leave: switch_root to another file system first"),
 
     AT_IF(STAGE_PRIVILEGES, 0, host_is_filtered,
           "a container's filter refuses prctl or capset: docker run "
           "--security-opt seccomp=unconfined, or allow both in its profile"),
 
     AT(STAGE_LANDLOCK, EOPNOTSUPP,
-       "Landlock is in the kernel and not switched on: add landlock to its "
+       "Landlock is compiled into the kernel but disabled: add landlock to its "
        "list of security modules (lsm=landlock,... on its command line)"),
     AT_IF(STAGE_LANDLOCK, EPERM, host_is_filtered,
           "a container's filter refuses Landlock: docker run --security-opt "
@@ -302,41 +304,42 @@ static const advice_row_t  advice_rows[] = {
     AT(STAGE_IN, ENOSYS, FIX_MEMFD),
 
     AT(STAGE_CODE, ENOENT,
-       "name a file that is there in --code, or give the text on the standard "
-       "input: --code -"),
+       "name an existing file in --code, or give the text on standard input: "
+       "--code -"),
     AT(STAGE_CODE, EACCES, FIX_READ),
     { STAGE_CODE, 0, CAUSE_NOT_A_FILE, NULL,
-      "name one file of program text in --code" },
+      "name one regular file in --code" },
     AT(STAGE_IN, ENOENT,
-       "name a file that is there in --in; what follows a last colon is its "
-       "name in the box"),
+       "name an existing file in --in; the text after the last colon is the "
+       "file's name in the box"),
     AT(STAGE_IN, EACCES, FIX_READ),
     { STAGE_IN, 0, CAUSE_NOT_A_FILE, NULL,
-      "name each file in an --in of its own, or copy a whole directory with "
+      "give one --in for each file, or copy a whole directory with "
       "--workspace" },
     AT(STAGE_OUT, ENOENT,
-       "make the directory above it first: --out makes only the last one"),
+       "create its parent directory first: --out creates only the last one"),
     AT(STAGE_OUT, EACCES,
-       "name a directory in --out that this user may make"),
+       "name a directory in --out that this user may create"),
     AT(STAGE_OUT, ENOTDIR,
-       "name a directory in --out that is not there"),
+       "name a new or an empty directory in --out"),
     AT(STAGE_WORKSPACE, ENOENT,
-       "name a directory that is there in --workspace"),
+       "name an existing directory in --workspace"),
     AT(STAGE_WORKSPACE, ENOTDIR,
-       "name a directory in --workspace; for a file there is --in"),
+       "name a directory in --workspace; for a single file use --in"),
 
     AT(STAGE_EXEC, ENOSYS,
        "use a kernel of 5.6 or later: openat2 is needed; in a container allow "
        "it in its seccomp profile"),
     AT(STAGE_EXEC, ENOENT,
-       "name a program that is in the box: the host's /usr, /bin, /lib are; "
-       "home directories, /opt and the caller's working directory are not"),
+       "name a program that is in the box: the host's /usr, /bin and /lib are "
+       "in it; home directories, /opt and the caller's working directory are "
+       "not"),
     AT(STAGE_EXEC, EACCES,
        "name a file that is executable and on an executable mount"),
     AT(STAGE_EXEC, ENOEXEC,
        "give the file a #! line, or name its interpreter as the command"),
     AT(STAGE_EXEC, ELOOP,
-       "name the program itself: links through /proc are not followed"),
+       "name the program by its own path: links in /proc are not followed"),
 };
 
 #define ADVICE_ROWS  (sizeof(advice_rows) / sizeof(advice_rows[0]))

@@ -1,6 +1,6 @@
 /*
  * What to do about a failure: one table for `jail run` and for `jail doctor`,
- * so that both say the same.
+ * so that both give the same advice.
  */
 
 #ifndef JAIL_ADVICE_H
@@ -15,12 +15,12 @@
 
 
 /*
- * The sentence for a stage, an errno and a cause, a constant; NULL when there
- * is none.  Looks at the host to tell reasons with the same errno apart.
+ * The sentence for a stage, an errno and a cause, a constant; NULL if there is
+ * none.  Where one errno has several reasons, facts of the host decide.
  */
 const char *advice(stage_t stage, int err, cause_t cause);
 
-/* It is to install the profile ADVICE_PROFILE; may be a copy. */
+/* The sentence, or a copy of it, says to install ADVICE_PROFILE. */
 bool advice_is_profile(const char *fix);
 
 

@@ -1,5 +1,5 @@
 /*
- * Milliseconds that no one can set back: CLOCK_MONOTONIC.
+ * Milliseconds of a clock that cannot be set back: CLOCK_MONOTONIC.
  */
 
 #ifndef JAIL_CLOCK_H

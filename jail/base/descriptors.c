@@ -1,6 +1,6 @@
 /*
- * Closing what was open, whatever the caller had, without asking /proc what
- * it is: by ranges between those that are kept.
+ * Closing all descriptors that the caller left open, without asking /proc
+ * which they are: by the ranges between those that are kept.
  */
 
 #include <sys/syscall.h>

@@ -2,8 +2,8 @@
  * The error contract.  A fallible call returns -1 and fills one fault: the
  * stage that failed, errno if the kernel said why, the cause if the call
  * knows more than that, one sentence, and what to do about it.  The first
- * fault is kept: what comes after it is a consequence.  It is printed once,
- * at the edge.
+ * fault is kept: later ones are its consequences.  It is printed once, where
+ * the command ends.
  *
  * The sentence is for people only.  What to do is found by stage, errno and
  * cause (advice.h), and code that has to tell one fault from another compares
@@ -18,8 +18,8 @@
 
 /*
  * Every step that can fail on the way to a running task, in the order in
- * which each is first come to: what launcher and box do at the same time
- * is listed side by side, and a workspace is locked early and unpacked late.
+ * which each is first reached: steps that launcher and box do at the same time
+ * are side by side, and a workspace is locked early and unpacked late.
  * The names are part of the result ("error"."stage").
  */
 typedef enum {
@@ -93,7 +93,7 @@ typedef enum {
     CAUSE_CGROUP_NOT_MOUNTED,
     CAUSE_CGROUP_HIDDEN,
     CAUSE_CGROUP_SWAP,
-    CAUSE_CONTROLLER_CPU,       /* this one; with v1 each may fail alone */
+    CAUSE_CONTROLLER_CPU,       /* with v1 one may fail, the others not */
     CAUSE_CONTROLLER_CPUACCT,
     CAUSE_CONTROLLER_MEMORY,
     CAUSE_CONTROLLER_PIDS,
@@ -125,7 +125,7 @@ const char *fault_stage_name(stage_t stage);
 int fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same, by a call that knows the cause. */
+/* fault_set() by a call that knows the cause. */
 int fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
@@ -133,7 +133,7 @@ int fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
 void fault_fix(fault_t *fault, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Says it on the standard error, so that a terminal obeys no byte of it. */
+/* Prints it to standard error, escaped: no byte of it controls a terminal. */
 void fault_print(const fault_t *fault);
 
 /* "EPERM" for EPERM; NULL for 0. */

@@ -1,7 +1,7 @@
 /*
- * The layout of such a message is in this file only.  The room given to the
- * kernel is exact: rounded up as CMSG_SPACE is, it would hold one descriptor
- * more than the caller's array.
+ * The layout of a message with descriptors is in this file only.  The room
+ * given to the kernel is exact: rounded up, as CMSG_SPACE does, it would hold
+ * one descriptor more than the caller's array.
  */
 
 #include <errno.h>

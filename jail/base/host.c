@@ -1,7 +1,7 @@
 /*
  * Facts that explain a refusal.  The kernel answers EPERM for a dozen
- * different reasons; each of them leaves a trace somewhere in /proc, and
- * these are the traces.  None of them decides whether a box is made.
+ * different reasons; each of them can be seen somewhere in /proc, and these
+ * functions look there.  None of them decides whether a box is made.
  */
 
 #include <linux/magic.h>
@@ -22,8 +22,8 @@ static bool host_line(const char *path, const char *start, char *line,
 
 
 /*
- * Nobody else has all of these: a root that is a read-only tmpfs, the task's
- * directories in it, no way to more privileges, and a filter.
+ * Only a box has all of these: a root that is a read-only tmpfs, the task's
+ * directories in it, no way to gain privileges, and a filter.
  */
 
 bool
@@ -100,8 +100,8 @@ host_userns_max_is_zero(void)
 
 
 /*
- * The kernel mounts a new proc in a user namespace only where one is visible
- * that is covered nowhere but at empty directories.
+ * The kernel mounts a new proc in a user namespace only if a proc is visible
+ * there that is covered at most on empty directories.
  */
 
 bool
@@ -171,7 +171,7 @@ host_number_is(const char *path, long value)
 }
 
 
-/* The first line that starts so. */
+/* The first line that begins with start. */
 
 static bool
 host_line(const char *path, const char *start, char *line, int cap)

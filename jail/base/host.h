@@ -15,10 +15,10 @@ bool host_is_box(void);
 /* Is it in a container, as far as can be seen from inside? */
 bool host_is_container(void);
 
-/* Is it under a filter of system calls already? */
+/* Does a seccomp filter apply to it already? */
 bool host_is_filtered(void);
 
-/* Does an AppArmor profile other than "unconfined" hold for it? */
+/* Does an AppArmor profile other than "unconfined" apply to it? */
 bool host_is_confined(void);
 
 /* Does AppArmor take the capabilities of unprivileged user namespaces? */
@@ -27,7 +27,7 @@ bool host_apparmor_restricts(void);
 /* Are user namespaces of ordinary users switched off (Debian, hardened)? */
 bool host_userns_is_off(void);
 
-/* Is the number of user namespaces limited to none? */
+/* Is the number of user namespaces limited to zero? */
 bool host_userns_max_is_zero(void);
 
 /* Is a part of /proc covered, so that no new one may be mounted? */

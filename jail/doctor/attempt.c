@@ -1,5 +1,5 @@
 /*
- * What several attempts do: opening a path, and connecting to an address.
+ * Helpers of several attempts: opening a path, and connecting to an address.
  */
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /*
- * What a task must not be able to do, tried.  Each row has a control: its
- * harmless neighbour, which must work, or the refusal would say nothing (a
- * connection is also refused to a process that has no sockets).
+ * What a task must not be able to do, tried.  Each row has a control: a
+ * harmless action of the same kind, which must work, or the refusal would
+ * prove nothing (a process without sockets cannot connect either).
  */
 
 #ifndef JAIL_ATTEMPT_H
@@ -15,35 +15,35 @@
 
 
 /*
- * Inside, each in a child of its own: 0 when it went through, else errno.
+ * Inside, each in a child of its own: 0 if the action succeeded, else errno.
  * arg is the row's.
  */
 typedef int attempt_call_t(const target_t *t, const char *arg);
 
 
 /*
- * attempt_main.c: all of them, inside; what follows --attempt.  Prints the
- * results as a JSON array.
+ * attempt_main.c: makes all of them, inside; the arguments are those after
+ * --attempt.  Prints the results as a JSON array.
  */
 int attempt_main(int argc, char **argv);
 
-/* What an attempt is called for people; NULL when there is none so named. */
+/* The title of an attempt, for people; NULL if there is no such attempt. */
 const char *attempt_title(const char *name);
 
 /*
  * attempt_run.c: from outside, in a box or in a plain child.  set is "all"
- * (in a box only) or "doors" (what may be tried anywhere).  The results as an
- * array, or NULL with what happened in error (and in r, if not NULL, the stage
- * and errno of a box that was not made).
+ * (in a box only) or "doors" (those that may be tried anywhere).  The results
+ * as an array, or NULL with what happened in error (and in r, if not NULL, the
+ * stage and errno of a box that was not made).
  */
 json_t *attempt_run(const target_t *t, const char *set, bool in_box,
     layer_result_t *r, char *error, size_t cap);
 
-/* attempt.c: what several of them do */
+/* attempt.c: helpers of several attempts */
 int attempt_open(const char *path, int flags);
 int attempt_connect(const char *address, unsigned port);
 
-/* attempt_doors.c: the four doors that the naive way leaves open */
+/* attempt_doors.c: the four doors that a plain child process leaves open */
 attempt_call_t  attempt_variable, attempt_read, attempt_target_file,
                 attempt_target_port, attempt_loopback, attempt_leave,
                 attempt_fork;

@@ -1,6 +1,6 @@
 /*
- * The four doors that the naive way leaves open, and the neighbour of each.
- * They are harmless anywhere, and are tried in a plain child as well.
+ * The four doors that a plain child process leaves open, and the control of
+ * each.  They are harmless anywhere, and are tried in a plain child as well.
  */
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 #include "doctor/attempt.h"
 
 
-#define ATTEMPT_LEFT  60                /* s, should nobody end it */
+#define ATTEMPT_LEFT  60                /* s, if nothing ends it before */
 
 
 int
@@ -76,8 +76,8 @@ attempt_loopback(const target_t *t, const char *arg)
 
 
 /*
- * Always goes through: whether it outlives the task is seen from outside.
- * It holds nothing of the task's but its name.
+ * Always succeeds: whether it outlives the task is seen from outside.  It
+ * keeps nothing of the task's but its name.
  */
 
 int
@@ -122,7 +122,7 @@ attempt_leave(const target_t *t, const char *arg)
 }
 
 
-/* That it runs at all: the child it is called in has been made. */
+/* Succeeds by being called: the child it runs in has been made. */
 
 int
 attempt_fork(const target_t *t, const char *arg)

@@ -1,9 +1,9 @@
 /*
- * This runs inside, in the place of a task.  The rows of the set "doors" are
- * harmless anywhere and are tried in a plain child as well; the others are
- * tried in a box only, since a host might let them happen.
+ * This runs in a box as its task.  The rows of the set "doors" are harmless
+ * anywhere and are tried in a plain child as well; the others are tried in a
+ * box only, since a host might allow them.
  *
- * Each attempt has a child of its own, so that one that goes through changes
+ * Each attempt has a child of its own, so that one that succeeds changes
  * nothing for the next.
  */
 
@@ -38,9 +38,9 @@ static int attempt_in_child(const attempt_step_t *step, const target_t *t);
 
 static const attempt_t  attempts[] = {
 
-    { "environment", "a variable of the caller's", true,
+    { "environment", "a caller's variable", true,
       { attempt_variable, TARGET_SECRET }, { attempt_variable, "PATH" } },
-    { "files", "a file of the caller's", true,
+    { "files", "a caller's file", true,
       { attempt_target_file, NULL }, { attempt_read, "/etc/passwd" } },
     { "sockets", "a connection to the host", true,
       { attempt_target_port, NULL }, { attempt_loopback, NULL } },
@@ -48,7 +48,7 @@ static const attempt_t  attempts[] = {
       { attempt_leave, NULL }, { attempt_fork, NULL } },
 
     { "connect_out", "reaching another machine", false,
-      { attempt_address, "192.0.2.1" /* RFC 5737: nobody's */ },
+      { attempt_address, "192.0.2.1" /* RFC 5737: unused */ },
       { attempt_loopback, NULL } },
     { "raw_socket", "a raw socket", false,
       { attempt_raw_socket, NULL }, { attempt_socket, NULL } },
@@ -101,7 +101,7 @@ attempt_main(int argc, char **argv)
     all = (strcmp(argv[0], "all") == 0);
 
     if (all && !host_is_box()) {
-        (void) fputs("jail: these things are tried in a box only\n", stderr);
+        (void) fputs("jail: \"--attempt all\" runs in a box only\n", stderr);
         return STATUS_USAGE;
     }
 

@@ -1,7 +1,7 @@
 /*
- * What a box refuses and a host might not, with the harmless neighbour of
- * each.  Tried in a box only.  The arguments are right, so that it goes
- * through where nothing refuses it.
+ * Actions that a box refuses and a host might not, with the control of each.
+ * Tried in a box only.  The arguments are valid, so that an action succeeds
+ * where nothing refuses it.
  */
 
 #include <errno.h>
@@ -168,7 +168,7 @@ attempt_winsize(const target_t *t, const char *arg)
 }
 
 
-/* On a terminal that is this process' own, where the kernel allows it. */
+/* On a new terminal of this process' own, where the kernel allows it. */
 
 static int
 attempt_tty(unsigned long request, void *arg)

@@ -17,8 +17,9 @@
 
 
 /*
- * In a box this program comes as --code, which is not executable and whose
- * path is the last word; the working directory takes a copy that is.
+ * In a box this program is the file of --code, which is not executable and
+ * whose path is the last word; an executable copy goes into the working
+ * directory.
  */
 
 static const char  attempt_script[] =
@@ -89,7 +90,7 @@ attempt_run(const target_t *t, const char *set, bool in_box,
 }
 
 
-/* What `jail run` printed, with the report as the task's output. */
+/* The result of `jail run`, whose "stdout" is the report. */
 
 static json_t *
 attempt_result(const char *text, layer_result_t *r, char *error, size_t cap)
@@ -100,7 +101,7 @@ attempt_result(const char *text, layer_result_t *r, char *error, size_t cap)
     result = json_loads(text, 0, NULL);
 
     if (result == NULL) {
-        (void) snprintf(error, cap, "the launcher gave no result");
+        (void) snprintf(error, cap, "jail run printed no result");
         return NULL;
     }
 
@@ -114,14 +115,14 @@ attempt_result(const char *text, layer_result_t *r, char *error, size_t cap)
 
     if (json_is_object(fault)) {
         out = json_string_value(json_object_get(fault, "message"));
-        (void) snprintf(error, cap, "%s", out ? out : "it failed");
+        (void) snprintf(error, cap, "%s", out ? out : "the box failed");
 
         if (r) {
             attempt_fault(fault, r);
         }
 
     } else if (reason == NULL || strcmp(reason, "ok") != 0 || out == NULL) {
-        (void) snprintf(error, cap, "its end was \"%s\", and it said: %.200s",
+        (void) snprintf(error, cap, "the box ended with \"%s\"; stderr: %.200s",
                         reason ? reason : "unknown", err ? err : "");
 
     } else {
@@ -142,7 +143,7 @@ attempt_report(const char *text, char *error, size_t cap)
     report = json_loads(text, 0, NULL);
 
     if (json_array_size(report) == 0) {
-        (void) snprintf(error, cap, "the attempts did not report");
+        (void) snprintf(error, cap, "the attempts printed no report");
         json_decref(report);
         return NULL;
     }

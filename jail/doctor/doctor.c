@@ -1,6 +1,6 @@
 /*
  * `jail doctor`, the command: its options, the layers one after the other,
- * and what is printed of them.
+ * and the report.
  */
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ doctor(int argc, char **argv, const char *version)
 
     if (host_is_box()) {
         (void) fault_set(&fault, STAGE_NESTED, 0,
-                         "this is already inside a box");
+                         "this process is already inside a box");
         (void) fprintf(stderr, "jail: %s; %s\n", fault.message, fault.fix);
         return 1;
     }
@@ -82,7 +82,7 @@ doctor(int argc, char **argv, const char *version)
             doctor_compare_print(compare);
 
         } else if (options.compare) {
-            (void) printf("\nNothing to compare with: %s\n", error);
+            (void) printf("\nThe comparison failed: %s\n", error);
         }
     }
 

@@ -4,7 +4,7 @@
  * With --json it prints one object; keys may be added, never changed:
  *
  *   {"schema":1,
- *    "ok":true,                  all required layers are there
+ *    "ok":true,                  all required layers work
  *    "version":"0.1.0","kernel":"6.1.0","uid":1000,"container":false,
  *    "layers":[
  *      {"name":"proc",           stable; one of the table in layer.c
@@ -14,18 +14,18 @@
  *       "errno":"EPERM"|null,
  *       "detail":"...",          one sentence, may be empty
  *       "fix":"..."|null}],      what to do about it
- *    "attempts":[                what was tried in a throwaway box
+ *    "attempts":[                forbidden actions, tried in a throwaway box
  *      {"name":"ptrace",
  *       "refused":true,
- *       "errno":"EPERM"|null,    with which error; null: it went through
- *       "control":true}],        its harmless neighbour worked
+ *       "errno":"EPERM"|null,    with which error; null: it succeeded
+ *       "control":true}],        a harmless action of the same kind worked
  *    "compare":null |            with --compare: the same probe twice
  *      {"plain":{"environment":{"open":true,"detail":"..."},
  *                "files":{...},"sockets":{...},"subprocesses":{...}},
  *       "box":{...}}}
  *
- * A layer that is not required and is not there is a warning.  A layer whose
- * foundation is missing is skipped: the foundation says what to do.
+ * A missing layer that is not required is a warning.  A layer whose
+ * foundation is missing is skipped: the foundation's "fix" says what to do.
  */
 
 #ifndef JAIL_DOCTOR_H
@@ -36,17 +36,17 @@
 #include "box/box.h"
 
 
-/* What is asked, and what one probe finds out for others. */
+/* The options, and what one probe finds out for others. */
 typedef struct {
-    const char  *control;       /* the broker's socket, NULL: not asked */
+    const char  *control;       /* the broker's socket, NULL: not tried */
     const char  *policy;        /* to ask it for, NULL: any */
     box_spec_t   spec;          /* the identity that a box would have */
-    fault_t      cgroup;        /* why no group can be made, if none can */
+    fault_t      cgroup;        /* why no cgroup can be made */
     json_t      *attempts;      /* of the throwaway box */
 } doctor_t;
 
 
-/* `jail doctor`: the words after it; gives the exit status. */
+/* `jail doctor`, with the arguments after it; returns the exit status. */
 int doctor(int argc, char **argv, const char *version);
 
 

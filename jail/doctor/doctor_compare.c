@@ -1,6 +1,6 @@
 /*
- * The naive way to run a stranger's code, a child process, beside a box: the
- * same probe in each, at the same four doors.
+ * The naive way to run a stranger's code, a plain child process, compared with
+ * a box: the same probe in each, at the same four doors.
  */
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 typedef struct {
     const char  *name;
-    const char  *open;          /* what it means that it went through */
+    const char  *open;          /* what it means if it succeeded */
     const char  *shut;
 } door_t;
 
@@ -46,13 +46,13 @@ doctor_compare(char *error, size_t cap)
     plain = NULL;
     box = NULL;
 
-    /* what the plain child leaves behind becomes ours to end */
+    /* a process that the plain child leaves behind becomes our child */
 
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 
     if (target_make(&target) != 0) {
-        (void) snprintf(error, cap, "nothing to aim at can be made: %s",
-                        strerror(errno));
+        (void) snprintf(error, cap, "the targets of the attempts cannot be "
+                        "made: %s", strerror(errno));
 
     } else {
         plain = compare_side(&target, false, error, cap);

@@ -1,5 +1,5 @@
 /*
- * The naive way's open doors beside the box's.
+ * The open doors of a plain child process, compared with those of a box.
  */
 
 #ifndef JAIL_DOCTOR_COMPARE_H
@@ -9,10 +9,10 @@
 #include <stddef.h>
 
 
-/* "compare" of the object; NULL with what happened in error. */
+/* "compare" of the JSON report; NULL with what happened in error. */
 json_t *doctor_compare(char *error, size_t cap);
 
-/* The same for people, on the standard output. */
+/* Prints it for people, to standard output. */
 void doctor_compare_print(const json_t *compare);
 
 

@@ -92,7 +92,7 @@ doctor_report_text(const doctor_t *d, const layer_result_t *results, bool ok)
     for (i = 0; layer_table[i].name; i++) {
         r = &results[i];
 
-        /* they would say nothing that their foundation does not */
+        /* it would repeat what its foundation says */
 
         if (r->state == LAYER_SKIPPED && r->needs) {
             skipped++;
@@ -122,12 +122,12 @@ doctor_report_text(const doctor_t *d, const layer_result_t *results, bool ok)
     n = i;
 
     if (skipped) {
-        (void) printf("skipped  %zu that stand on what is missing\n", skipped);
+        (void) printf("skipped  %zu that need a missing layer\n", skipped);
     }
 
     if (d->attempts) {
-        (void) printf("\nTried in a box, and the error it gave (each with a "
-                      "harmless neighbour\nthat worked):\n\n");
+        (void) printf("\nTried in a box, with the error of each (as a control, "
+                      "a harmless action\nof the same kind worked):\n\n");
     }
 
     json_array_foreach(d->attempts, i, a) {
@@ -137,18 +137,19 @@ doctor_report_text(const doctor_t *d, const layer_result_t *results, bool ok)
                       name && attempt_title(name) ? attempt_title(name) : "",
                       err ? err : "",
                       json_is_true(json_object_get(a, "control"))
-                      ? "" : " (and its neighbour did not work)");
+                      ? "" : " (but its control did not work)");
     }
 
     if (ok) {
-        (void) printf("\nThis host can give a box%s.\n",
+        (void) printf("\nThis host can run boxes%s.\n",
                       broker == LAYER_SKIPPED
                       ? ", but only with --offline: there is no broker"
                       : broker == LAYER_WARNING
-                      ? " to who names a policy that the broker has" : "");
+                      ? "; name one of the broker's policies with --policy"
+                      : "");
 
     } else {
-        (void) printf("\nThis host cannot give a box: %zu of %zu layers are "
+        (void) printf("\nThis host cannot run boxes: %zu of %zu layers are "
                       "missing.\n", missing, n);
     }
 
@@ -168,7 +169,7 @@ doctor_report_fix(const layer_result_t *results, size_t i)
 
     for (n = 0; n < i; n++) {
         if (strcmp(results[n].fix, results[i].fix) == 0) {
-            (void) printf("         fix: the same as of %s\n",
+            (void) printf("         fix: as for %s\n",
                           layer_table[n].title);
             return;
         }
@@ -179,7 +180,7 @@ doctor_report_fix(const layer_result_t *results, size_t i)
 }
 
 
-/* A word is never cut: it may have to be pasted. */
+/* Words are never split, so that commands can be pasted. */
 
 static void
 doctor_report_words(const char *text, int indent, size_t column)
@@ -204,7 +205,7 @@ doctor_report_words(const char *text, int indent, size_t column)
 }
 
 
-/* For this program where it is now. */
+/* With the path of this program. */
 
 static void
 doctor_report_profile(void)

@@ -1,6 +1,5 @@
 /*
- * What was found, as one JSON object or as text for people; on the standard
- * output.
+ * The results as one JSON object, or as text for people, on standard output.
  */
 
 #ifndef JAIL_DOCTOR_REPORT_H

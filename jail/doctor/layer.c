@@ -1,10 +1,10 @@
 /*
  * The layers of a box as a table, each with the probe that proves it and the
- * stage at which `jail run` would fail without it: what to do about that is
- * looked up where `jail run` looks (advice.c), so both say the same.
+ * stage at which `jail run` would fail without it: the advice comes from the
+ * table that `jail run` uses (advice.c), so both say the same.
  *
- * The order is that of the foundations: a layer whose foundation is missing
- * is not tried, since its failure would say nothing new.
+ * A foundation comes before the layers that need it: a layer whose foundation
+ * is missing is not tried, since its failure would say nothing new.
  */
 
 #include <errno.h>
@@ -52,9 +52,9 @@ const layer_t  layer_table[] = {
 
     { "loopback", "its loopback interface", "net_namespace", true,
       STAGE_NET_LO, .namespaces = USER|CLONE_NEWNET, .step = doors_loopback },
-    { "routes", "IPv4 addresses lead to it", "loopback", true,
+    { "routes", "routes for IPv4 addresses", "loopback", true,
       STAGE_NET_ROUTE, .namespaces = USER|CLONE_NEWNET, .step = probe_routes },
-    { "routes_ipv6", "IPv6 addresses lead to it", "routes", false,
+    { "routes_ipv6", "routes for IPv6 addresses", "routes", false,
       STAGE_NET_ROUTE, .namespaces = USER|CLONE_NEWNET,
       .step = probe_routes_v6 },
     { "low_ports", "listening on ports 53, 80, 443", "net_namespace", true,
@@ -142,8 +142,8 @@ layer_try(doctor_t *d, size_t i, layer_result_t *results)
             if (l->known && l->known()) {
                 r->state = LAYER_MISSING;
                 r->err = EPERM;
-                (void) snprintf(r->detail, sizeof(r->detail), "it was not "
-                                "tried, and would fail: /proc is masked");
+                (void) snprintf(r->detail, sizeof(r->detail), "not tried, "
+                                "but it would fail: /proc is masked");
                 layer_advise(r);
             }
 
@@ -162,7 +162,7 @@ layer_try(doctor_t *d, size_t i, layer_result_t *results)
         r->state = l->required ? LAYER_MISSING : LAYER_WARNING;
     }
 
-    /* for the box, whose launcher is this process and not the caller's */
+    /* for the box: another layer may have found why that stage fails */
 
     for (j = 0; l->stage == STAGE_NONE && r->stage != STAGE_NONE && j < i;
          j++)

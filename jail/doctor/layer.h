@@ -31,11 +31,11 @@ typedef struct {
     cause_t        cause;
     const char    *needs;       /* skipped: this foundation is missing */
     char           detail[512];
-    char           fix[640];    /* empty: looked up by what is above */
+    char           fix[640];    /* empty: looked up by stage, err, cause */
 } layer_result_t;
 
 
-/* A probe gives 0, or -1 with err and detail set. */
+/* A probe returns 0, or -1 with err and detail set. */
 typedef int layer_probe_t(doctor_t *d, layer_result_t *r);
 
 /* A step of set-up, as in box/setup.c; in a throwaway child. */
@@ -52,10 +52,10 @@ typedef struct {
     /* either a probe, or the namespaces of a child and a step in it */
     layer_probe_t  *probe;
     unsigned long   namespaces;
-    layer_step_t   *step;       /* NULL: that they are made is all */
+    layer_step_t   *step;       /* NULL: making them is the test */
 
     cause_t         cause;
-    bool          (*known)(void);   /* missing even where it is not tried */
+    bool          (*known)(void);   /* would fail, though not tried */
 } layer_t;
 
 

@@ -1,8 +1,8 @@
 /*
  * The throwaway child in which a layer is tried, with the ids of a box.
  *
- * Its result comes back through a shared page, since a child that has loaded
- * a filter or left its root may not be able to write anywhere else.
+ * Its result comes back in a shared page, since a child that has loaded a
+ * filter or left its root may not be able to write anywhere else.
  */
 
 #include <errno.h>
@@ -54,7 +54,7 @@ probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
 
     if (page == MAP_FAILED || pipe2(sync, O_CLOEXEC) != 0) {
-        return probe_missing(r, errno, "no memory or descriptors");
+        return probe_missing(r, errno, "cannot make a shared page or a pipe");
     }
 
 #if defined(__s390x__)
@@ -73,7 +73,7 @@ probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
 
     if (pid == -1) {
         r->stage = STAGE_NAMESPACES;
-        rc = probe_missing(r, errno, "the kernel does not make it");
+        rc = probe_missing(r, errno, "the kernel refuses to make it");
         goto done;
     }
 
@@ -89,16 +89,16 @@ probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
     while (waitpid(pid, NULL, __WALL) == -1 && errno == EINTR) { /* void */ }
 
     if (rc == 0 && !page->ended) {
-        rc = probe_missing(r, EIO, "the child did not come to its end");
+        rc = probe_missing(r, EIO, "the test process ended too early");
 
     } else if (rc == 0 && page->err && !page->entered) {
         r->stage = STAGE_IDENTITY;
-        rc = probe_missing(r, page->err, "the box's ids cannot be taken");
+        rc = probe_missing(r, page->err, "cannot switch to the box's ids");
 
     } else if (rc == 0 && page->err) {
         rc = probe_missing(r, page->err, "%s", page->detail[0]
                                                 ? page->detail
-                                                : "it does not work");
+                                                : "it failed");
     }
 
 done:
@@ -113,7 +113,7 @@ done:
 }
 
 
-/* The child: what it found is on the page. */
+/* The child: its result goes to the page. */
 
 static void
 probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t *step,
@@ -196,7 +196,7 @@ probe_write(pid_t pid, const char *file, const char *text, layer_result_t *r)
 
     r->stage = STAGE_IDMAP;
 
-    return probe_missing(r, err, "%s cannot be written", file);
+    return probe_missing(r, err, "cannot write %s", file);
 }
 
 

@@ -12,7 +12,7 @@
 
 /*
  * Runs the step in a child that is in new namespaces, with the box's ids if
- * one of these is a user namespace, and tells how it ended.
+ * one of these is a user namespace, and returns its result.
  */
 int probe_child(const doctor_t *d, layer_result_t *r,
     unsigned long namespaces, layer_step_t *step);
@@ -21,11 +21,11 @@ int probe_child(const doctor_t *d, layer_result_t *r,
 int probe_missing(layer_result_t *r, int err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, with all that a call of the launcher's said. */
+/* -1: missing, with stage, cause, error and fix of the launcher's fault. */
 int probe_fault(layer_result_t *r, const fault_t *fault);
 
 
-/* probe_namespace.c: what is done in new namespaces */
+/* probe_namespace.c: layers that need new namespaces */
 layer_probe_t  probe_user;
 layer_step_t   probe_hostname, probe_pid, probe_net, probe_cgroup_ns,
                probe_time, probe_routes, probe_routes_v6, probe_ports,
@@ -40,7 +40,7 @@ layer_step_t   probe_privileges, probe_seccomp;
 /* probe_host.c: cgroups, the broker, and what the host does with a crash */
 layer_probe_t  probe_cgroup, probe_controller, probe_broker, probe_core;
 
-/* probe_box.c: a box like any other, in which the forbidden is tried */
+/* probe_box.c: an ordinary box, in which forbidden actions are tried */
 layer_probe_t  probe_box;
 
 

@@ -1,6 +1,6 @@
 /*
- * A box like any other, made by this very program the way a caller makes it,
- * in which the forbidden things are tried.
+ * An ordinary box, made by this program the way a caller makes it, in which
+ * forbidden actions are tried.
  */
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 
 /*
- * Everything must have been refused, and every control must have worked.
- * What was left behind always starts, and must be gone.
+ * Every action must have been refused, and every control must have worked.
+ * The process left behind always starts, and must be gone.
  */
 
 int
@@ -27,7 +27,8 @@ probe_box(doctor_t *d, layer_result_t *r)
 
     if (target_make(&target) != 0) {
         target_free(&target);
-        return probe_missing(r, errno, "nothing to aim at can be made");
+        return probe_missing(r, errno, "the targets of the attempts "
+                             "cannot be made");
     }
 
     d->attempts = attempt_run(&target, "all", true, r, r->detail,
@@ -61,17 +62,19 @@ probe_box(doctor_t *d, layer_result_t *r)
         }
 
         (void) snprintf(r->fix, sizeof(r->fix), "do not run tasks on this "
-                        "host, and report what jail doctor --json prints");
+                        "host, and report the output of jail doctor --json");
 
         return probe_missing(r, 0, "\"%s\" was %s in the box",
                               name ? name : "?",
                               json_is_true(json_object_get(a, "refused"))
-                              ? "refused with all that is like it"
+                              ? "refused, but so was its control: this "
+                                "proves nothing"
                               : "not refused");
     }
 
-    (void) snprintf(r->detail, sizeof(r->detail), "%zu things were tried in "
-                    "it and refused", json_array_size(d->attempts));
+    (void) snprintf(r->detail, sizeof(r->detail), "%zu forbidden actions "
+                    "were tried in it and refused",
+                    json_array_size(d->attempts));
 
     return 0;
 }

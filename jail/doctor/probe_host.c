@@ -14,7 +14,7 @@
 #include "run/options.h"
 
 
-/* A group with every limit of a box, made, verified and removed. */
+/* A cgroup with every limit of a box, made, verified and removed. */
 
 int
 probe_cgroup(doctor_t *d, layer_result_t *r)
@@ -47,8 +47,8 @@ probe_cgroup(doctor_t *d, layer_result_t *r)
 
 
 /*
- * When the group could be made, all of them did; else the fault names one.
- * Where libcgroup finds the controller is the explanation, not the proof.
+ * If the cgroup could be made, all controllers work; else the fault names one.
+ * The place where libcgroup finds the controller explains, but proves nothing.
  */
 
 int
@@ -82,7 +82,7 @@ probe_controller(doctor_t *d, layer_result_t *r)
     if (r->detail[0] == '\0') {
         (void) probe_fault(r, &d->cgroup);
         return probe_missing(r, d->cgroup.err,
-                             "the controller is mounted nowhere");
+                             "the controller is not mounted");
     }
 
     if (d->cgroup.cause != cause) {
@@ -101,9 +101,9 @@ probe_broker(doctor_t *d, layer_result_t *r)
     fault_t   fault;
 
     if (d->control == NULL) {
-        (void) snprintf(r->detail, sizeof(r->detail), "there is none at "
+        (void) snprintf(r->detail, sizeof(r->detail), "no socket at "
                         PROTOCOL_CONTROL);
-        (void) snprintf(r->fix, sizeof(r->fix), "start it (nginx with "
+        (void) snprintf(r->fix, sizeof(r->fix), "start the broker (nginx with "
                         "\"agent_control unix:" PROTOCOL_CONTROL
                         ";\"), or name "
                         "its socket: jail doctor --control SOCKET");
@@ -121,11 +121,11 @@ probe_broker(doctor_t *d, layer_result_t *r)
         return 0;
     }
 
-    /* one that knows no such policy has answered all the same */
+    /* a broker that does not know the policy has answered, too */
 
     if (d->policy == NULL && fault.cause == CAUSE_POLICY_UNKNOWN) {
         (void) snprintf(r->detail, sizeof(r->detail), "it answers at %.200s, "
-                        "and has no policy \"" OPTIONS_POLICY "\"",
+                        "but has no policy \"" OPTIONS_POLICY "\"",
                         d->control);
         (void) snprintf(r->fix, sizeof(r->fix), "name the policy with "
                         "--policy, or add \"agent_policy " OPTIONS_POLICY
@@ -139,9 +139,9 @@ probe_broker(doctor_t *d, layer_result_t *r)
 
 
 /*
- * The kernel hands the memory of what crashes to this program, outside and
- * as root.  A box's limit of one byte on core files keeps it from that, but a
- * task may lower its limit to zero, which does not.
+ * The kernel gives the memory of a process that crashes to this program, which
+ * runs outside and as root.  A box's limit of one byte on core files prevents
+ * that, but a task may lower its limit to zero, which does not.
  */
 
 int
@@ -159,7 +159,8 @@ probe_core(doctor_t *d, layer_result_t *r)
     }
 
     if (line == NULL) {
-        (void) snprintf(r->detail, sizeof(r->detail), "it cannot be read");
+        (void) snprintf(r->detail, sizeof(r->detail), "the file cannot be "
+                        "read");
         r->state = LAYER_SKIPPED;
         return 0;
     }
@@ -172,8 +173,8 @@ probe_core(doctor_t *d, layer_result_t *r)
 
     (void) snprintf(r->fix, sizeof(r->fix), "sysctl -w "
                     "kernel.core_pattern=core (and a line in "
-                    "/etc/sysctl.d), if no program needs it");
+                    "/etc/sysctl.d), unless a program of the host needs it");
 
-    return probe_missing(r, 0, "a task can start \"%.120s\" on the host, as "
-                          "root, by a crash", pattern + 1);
+    return probe_missing(r, 0, "a task that crashes can start \"%.120s\" on "
+                          "the host, as root", pattern + 1);
 }

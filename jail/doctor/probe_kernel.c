@@ -1,6 +1,6 @@
 /*
- * Layers that need no namespace: calls of the kernel that the launcher makes,
- * and the walls that a task puts up for itself.
+ * Layers that need no namespace: system calls that the launcher makes, and the
+ * walls that the box's first process puts up for itself.
  */
 
 #include <errno.h>
@@ -32,7 +32,7 @@ probe_kernel(doctor_t *d, layer_result_t *r)
     struct utsname  u;
 
     if (uname(&u) != 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2) {
-        return probe_missing(r, errno, "the kernel's version is not known");
+        return probe_missing(r, errno, "the kernel's version is unknown");
     }
 
     (void) snprintf(r->detail, sizeof(r->detail), "Linux %.100s", u.release);
@@ -64,12 +64,13 @@ probe_clone3(doctor_t *d, layer_result_t *r)
 
     if (pid == -1 && errno != ENOSYS && errno != EPERM) {
         r->state = LAYER_MISSING;
-        return probe_missing(r, errno, "no process can be made by it");
+        return probe_missing(r, errno, "it makes no process");
     }
 
     if (pid == -1) {
-        (void) snprintf(r->fix, sizeof(r->fix), "nothing to do: a filter "
-                        "hides it, as a container has it, and clone is used");
+        (void) snprintf(r->fix, sizeof(r->fix), "nothing to do: a seccomp "
+                        "filter, as containers have one, hides it, and clone "
+                        "is used");
         return probe_missing(r, errno, "clone is used instead");
     }
 
@@ -104,7 +105,7 @@ probe_pidfd(doctor_t *d, layer_result_t *r)
     }
 
     if (pid == -1 || pidfd == -1) {
-        return probe_missing(r, errno, "a process has no descriptor");
+        return probe_missing(r, errno, "clone returns no descriptor");
     }
 
     if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) != 0) {
@@ -119,8 +120,8 @@ probe_pidfd(doctor_t *d, layer_result_t *r)
     if (poll(&fd, 1, 5000) != 1
         || waitid(P_PIDFD, (id_t) pidfd, &si, WEXITED|__WALL) != 0)
     {
-        return probe_missing(r, errno, "its end is not told by its "
-                              "descriptor");
+        return probe_missing(r, errno, "the descriptor of a process "
+                              "does not report its end");
     }
 
     return close(pidfd);
@@ -140,12 +141,12 @@ probe_close_range(doctor_t *d, layer_result_t *r)
         || (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0
         || syscall(SYS_close_range, fd, fd, 0) != 0)
     {
-        return probe_missing(r, errno, "descriptors cannot be closed "
-                              "together");
+        return probe_missing(r, errno, "it cannot mark or close a "
+                              "range");
     }
 
     return fcntl(fd, F_GETFD) == -1 ? 0
-           : probe_missing(r, 0, "descriptors are not closed");
+           : probe_missing(r, 0, "it closes no descriptors");
 }
 
 
@@ -163,14 +164,14 @@ probe_openat2(doctor_t *d, layer_result_t *r)
     fd = syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof(how));
 
     if (fd == -1) {
-        return probe_missing(r, errno, "a path cannot be opened strictly");
+        return probe_missing(r, errno, "it cannot open \"/\"");
     }
 
     (void) close((int) fd);
     fd = syscall(SYS_openat2, AT_FDCWD, "/proc/self/exe", &how, sizeof(how));
 
     return fd == -1 && errno == ELOOP ? 0
-           : probe_missing(r, errno, "a magic link was followed");
+           : probe_missing(r, errno, "it followed a magic link");
 }
 
 
@@ -189,7 +190,7 @@ probe_memfd(doctor_t *d, layer_result_t *r)
 
     if (write(fd, "x", 1) != -1 || errno != EPERM) {
         (void) close(fd);
-        return probe_missing(r, 0, "a seal does not hold");
+        return probe_missing(r, 0, "a sealed file can be written to");
     }
 
     return close(fd);
@@ -205,7 +206,7 @@ probe_privileges(setup_t *s)
 }
 
 
-/* The very filter of a box. */
+/* With the filter that a box has. */
 
 int
 probe_seccomp(setup_t *s)
@@ -216,8 +217,8 @@ probe_seccomp(setup_t *s)
 
     if (syscall(SYS_unshare, 0) != -1 || errno != EPERM) {
         errno = EIO;
-        return report_detail(s, "the filter is loaded and lets unshare "
-                             "through");
+        return report_detail(s, "the filter is loaded but allows "
+                             "unshare");
     }
 
     return 0;
@@ -239,12 +240,12 @@ probe_ruleset(setup_t *s)
     if (fd == -1 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
         || syscall(SYS_landlock_restrict_self, fd, 0) != 0)
     {
-        return report_detail(s, "no ruleset can be entered");
+        return report_detail(s, "a ruleset cannot be applied");
     }
 
     if (open("/etc/passwd", O_RDONLY|O_CLOEXEC) != -1 || errno != EACCES) {
         errno = EIO;
-        return report_detail(s, "a ruleset does not hold");
+        return report_detail(s, "a ruleset is applied but refuses nothing");
     }
 
     return 0;

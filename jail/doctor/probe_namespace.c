@@ -1,8 +1,8 @@
 /*
- * Each layer of a box that needs namespaces, tried by itself.  A question to
- * /proc about what should work is not asked: Ubuntu makes a user namespace
- * and takes its capabilities, a container's filter answers what it likes, and
- * only the thing itself tells.
+ * Each layer of a box that needs namespaces, tried by itself.  /proc is not
+ * asked what should work: Ubuntu makes a user namespace but gives it no
+ * capabilities, a container's filter answers with any errno, and only a trial
+ * proves anything.
  */
 
 #include <errno.h>
@@ -37,7 +37,7 @@ probe_user(doctor_t *d, layer_result_t *r)
     pid_t    pid;
     fault_t  fault;
 
-    /* not by probe_child(): without a map it says no more than this */
+    /* without probe_child(): before ids are mapped there is nothing to try */
 
     pid = (pid_t) syscall(SYS_clone, (unsigned long) CLONE_NEWUSER|SIGCHLD,
                           NULL, NULL, NULL, 0);
@@ -47,7 +47,7 @@ probe_user(doctor_t *d, layer_result_t *r)
     }
 
     if (pid == -1) {
-        return probe_missing(r, errno, "none can be made");
+        return probe_missing(r, errno, "the kernel refuses to make one");
     }
 
     (void) waitpid(pid, NULL, __WALL);
@@ -58,14 +58,14 @@ probe_user(doctor_t *d, layer_result_t *r)
 }
 
 
-/* By use: it may exist and be worth nothing. */
+/* By use: capabilities may be listed and still be ineffective. */
 
 int
 probe_hostname(setup_t *s)
 {
     return sethostname("box", 3) == 0
-           ? 0 : report_detail(s, "the user namespace has no capabilities: its "
-                               "own host name cannot be set");
+           ? 0 : report_detail(s, "the user namespace has no capabilities: "
+                               "sethostname failed");
 }
 
 
@@ -75,11 +75,11 @@ probe_pid(setup_t *s)
     errno = EINVAL;
 
     return syscall(SYS_getpid) == 1
-           ? 0 : report_detail(s, "its first process is not its first");
+           ? 0 : report_detail(s, "its first process does not have pid 1");
 }
 
 
-/* Those that the launcher's child makes for itself. */
+/* The namespaces that the launcher's child makes for itself. */
 
 int
 probe_net(setup_t *s)
@@ -115,7 +115,7 @@ probe_routes(setup_t *s)
 {
     box_spec_t  spec;
 
-    /* there are no routes without doors to lead to */
+    /* routes are made only if there are doors */
 
     spec = (box_spec_t) { .ndoors = 1 };
     s->spec = &spec;
@@ -124,7 +124,7 @@ probe_routes(setup_t *s)
 }
 
 
-/* The launcher goes on without these: only who calls such an address knows. */
+/* A box starts without these: only a call to an IPv6 address needs them. */
 
 int
 probe_routes_v6(setup_t *s)
@@ -146,7 +146,7 @@ probe_routes_v6(setup_t *s)
 
     if (fd == -1) {
         errno = ENETUNREACH;
-        return report_detail(s, "a kernel without IPv6");
+        return report_detail(s, "the kernel has no IPv6");
     }
 
     if (connect(fd, (struct sockaddr *) &sin6, sizeof(sin6)) != 0) {
@@ -159,7 +159,7 @@ probe_routes_v6(setup_t *s)
 }
 
 
-/* As the launcher does it; `sync` takes the report with the sockets. */
+/* As in a box; `sync` receives the report with the sockets. */
 
 int
 probe_ports(setup_t *s)
@@ -168,7 +168,7 @@ probe_ports(setup_t *s)
     box_spec_t  spec;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) != 0) {
-        return report_detail(s, "no sockets");
+        return report_detail(s, "socketpair failed");
     }
 
     spec = (box_spec_t) {
@@ -185,7 +185,7 @@ probe_ports(setup_t *s)
 }
 
 
-/* Its bounds must hold, and not only be taken. */
+/* The bounds must be enforced, not only accepted. */
 
 int
 probe_tmpfs(setup_t *s)
@@ -240,7 +240,8 @@ probe_read_only(setup_t *s)
     };
 
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH|AT_RECURSIVE, &attr) != 0) {
-        return report_detail(s, "it cannot be made read-only (mount_setattr)");
+        return report_detail(s, "/usr cannot be made read-only "
+                             "(mount_setattr)");
     }
 
     root = probe_root();
@@ -249,13 +250,13 @@ probe_read_only(setup_t *s)
         || sys_move_mount(tree, "", root, "usr", MOVE_MOUNT_F_EMPTY_PATH)
            != 0)
     {
-        return report_detail(s, "it cannot be attached (move_mount)");
+        return report_detail(s, "/usr cannot be attached (move_mount)");
     }
 
     if (fchdir(root) != 0 || mkdir("bin", 0755) != 0
         || sys_mount("usr/bin", "bin", NULL, MS_BIND, NULL) != 0)
     {
-        return report_detail(s, "a part of it cannot be mounted (mount)");
+        return report_detail(s, "/usr/bin cannot be mounted (mount)");
     }
 
     if (openat(root, "bin/attempt", O_WRONLY|O_CREAT|O_CLOEXEC, 0600) != -1
@@ -264,7 +265,8 @@ probe_read_only(setup_t *s)
         || errno != EROFS)
     {
         errno = EIO;
-        return report_detail(s, "it is read-only and was written to");
+        return report_detail(s, "it is mounted read-only but can be written "
+                             "to");
     }
 
     return 0;
@@ -324,7 +326,7 @@ probe_pivot(setup_t *s)
     errno = EIO;
 
     return access("/usr", F_OK) == -1
-           ? 0 : report_detail(s, "the old root is still there");
+           ? 0 : report_detail(s, "the old root is still visible");
 }
 
 

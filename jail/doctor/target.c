@@ -1,5 +1,5 @@
 /*
- * Making the things that the attempts aim at, and finding processes by name.
+ * Making the targets of the attempts, and finding processes by name.
  */
 
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ target_make(target_t *t)
     socklen_t           len;
     struct sockaddr_in  sin;
 
-    /* a container may have little that is writable */
+    /* in a container few of these may be writable */
 
     static const char *const  dirs[] = {
         "/tmp", "/dev/shm", "/var/tmp", "/run", "."

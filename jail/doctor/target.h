@@ -1,5 +1,5 @@
 /*
- * What the attempts aim at: a listening socket on the host's loopback, a
+ * The targets of the attempts: a listening socket on the host's loopback, a
  * file that only the caller may read, a variable, and a process' name.
  */
 
@@ -21,11 +21,11 @@ typedef struct {
 } target_t;
 
 
-/* 0, or -1 with errno; to be freed in either case. */
+/* 0, or -1 with errno; the caller frees it in either case. */
 int target_make(target_t *t);
 void target_free(target_t *t);
 
-/* A process that this one can see, by its name: its pid, or 0. */
+/* The pid of a process of this name that this one can see, or 0. */
 pid_t target_find(const char *name);
 
 

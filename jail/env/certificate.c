@@ -1,7 +1,7 @@
 /*
  * PEM by its two lines and base64 (RFC 7468).  The text comes from the broker,
- * and is still read as a stranger's.  Of OpenSSL's EVP only the decoder is
- * used, which needs no set-up.
+ * but is not trusted.  Of OpenSSL's EVP only the decoder is used, which needs
+ * no set-up.
  */
 
 #include <string.h>

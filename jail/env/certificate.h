@@ -1,5 +1,5 @@
 /*
- * The little that the launcher must know of certificates, without the
+ * The certificate reader of the launcher, without the
  * millisecond that OpenSSL's own set-up would add to every start.  Pure: no
  * files, no memory of its own.
  */
@@ -15,7 +15,7 @@
 
 /*
  * Decodes the next certificate of a PEM text and moves *pem behind it.  Its
- * length; 0 at the end of the text, -1 when what follows is none.
+ * length; 0 at the end of the text, -1 if the next block is not a certificate.
  */
 long certificate_next(const char **pem, uint8_t der[CERTIFICATE_DER_MAX]);
 

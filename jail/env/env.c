@@ -1,6 +1,6 @@
 /*
- * What the task finds in its environment.  Nothing is passed through: what
- * is not in these tables is not there.
+ * The task's environment.  Nothing is passed through from the caller's: it has
+ * these tables' variables and those of --env.
  */
 
 #include <stdio.h>
@@ -32,12 +32,12 @@ static const char *const  env_always[] = {
     "LOGNAME=task",
     "SHELL=/bin/sh",
 
-    /* out of the working directory, which may be copied back */
+    /* outside the working directory, which may be copied back */
 
     "XDG_CACHE_HOME=" ENV_CACHE,
     "MPLCONFIGDIR=" ENV_CACHE "/matplotlib",
 
-    /* it traces its own process, which no box may: a clean run would fail */
+    /* it traces its own process: refused in a box, a clean run would fail */
 
     "ASAN_OPTIONS=detect_leaks=0",
     "LSAN_OPTIONS=detect_leaks=0",
@@ -82,10 +82,10 @@ static const char *const  env_trust[] = {
 
 
 /*
- * Java reads none of these variables, and only this one of its own.  No file
- * of the box tells it the box's memory and share of the processors, and by
- * the host's it would be killed: half of the memory is for its heap, the rest
- * for what it has beside that and for other programs.
+ * Java reads none of the variables above, only this one.  No file in the box
+ * tells it the box's memory and share of the processors, and sized for the
+ * host's it would be killed: half of the memory is for its heap, the rest for
+ * what it has beside that and for other programs.
  */
 
 #define ENV_JAVA                                                             \

@@ -6,8 +6,8 @@
  *             utf "X.509", u4 length, the certificate in DER
  *   SHA-1 of the password in UTF-16, "Mighty Aphrodite", and all of the above
  *
- * where utf is a u2 length and the bytes.  Entries of another store are taken
- * as they are: an entry does not know of its neighbours.
+ * where utf is a u2 length and the bytes.  Entries of another store are copied
+ * unchanged: an entry does not depend on the others.
  */
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Done before the box exists, where a fault is the launcher's to tell.  What
- * only Java needs is made only where there is one.
+ * Done before the box exists, so that the launcher reports a fault.  The store
+ * for Java is made only if there is a Java.
  */
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const char *const  trust_java_places[] = {
 };
 
 
-/* where distributions keep what their Java trusts */
+/* where distributions keep the certificates that their Java trusts */
 
 static const char *const  trust_java_stores[] = {
     "/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", NULL
@@ -54,7 +54,8 @@ trust_prepare(trust_t *trust, const char *const *readable,
         || strlen(trust->pem) > TRUST_PEM_MAX)
     {
         return fault_set(fault, STAGE_BROKER, EPROTO,
-                         "\"ca\" in the broker's answer is no certificate");
+                         "\"ca\" in the broker's answer is not a "
+                         "certificate");
     }
 
     return trust_has_java(readable, nreadable) ? trust_java(trust, fault) : 0;
@@ -116,15 +117,15 @@ trust_java(trust_t *trust, fault_t *fault)
 
     if (trust->java == NULL) {
         return fault_set(fault, STAGE_BROKER, 0,
-                         "no trust store can be made of \"ca\" in the "
-                         "broker's answer");
+                         "cannot make a trust store for Java from "
+                         "\"ca\" in the broker's answer");
     }
 
     return 0;
 }
 
 
-/* NULL where there is none: then the store holds the broker's only. */
+/* NULL if there is none: then the store holds only the broker's. */
 
 static const uint8_t *
 trust_map(const char *path, size_t *len)

@@ -1,10 +1,10 @@
 /*
- * Whom the programs of a box trust: the system's authorities, and the
- * broker's, which signs what the doors answer TLS with.  The broker's is
- * known in boxes only; nothing of the host ever trusts it.
+ * The certificate authorities that programs in a box trust: the system's, and
+ * the broker's, which signs the certificates of the TLS doors.  The broker's
+ * is known in boxes only; nothing on the host ever trusts it.
  *
- * Every name below holds all of them but TRUST_OWN, for programs whose
- * variable adds to what they have.
+ * Every file below holds all of them, except TRUST_OWN, which has only the
+ * broker's: for programs whose variable adds to the authorities they have.
  */
 
 #ifndef JAIL_TRUST_H
@@ -37,8 +37,8 @@ typedef struct {
 
 
 /*
- * Of the launcher: judges trust->pem, and makes what Java needs.  readable are
- * the paths that the policy adds to the system's, where a Java may be.
+ * In the launcher: checks trust->pem, and makes the store for Java.  readable
+ * are the paths that the policy adds to the system's: a Java may be there.
  */
 int trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault);

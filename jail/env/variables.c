@@ -1,8 +1,8 @@
 /*
- * A strict reader: what is not plainly NAME=VALUE is refused with its line,
- * because a variable that is lost or cut is found by nobody.  Other readers
- * of such files disagree about quotes and "export"; a file that needs them is
- * refused here instead of being read in another sense.
+ * A strict reader: a line that is not plainly NAME=VALUE is refused with its
+ * number, because a lost or cut variable goes unnoticed.  Other readers of
+ * such files disagree about quotes and "export"; a file that needs them is
+ * refused here instead of being understood differently.
  */
 
 #include <errno.h>
@@ -207,18 +207,18 @@ variables_put(variables_t *v, const char *pair, size_t len)
 
     for (i = 0; i < v->n; i++) {
         if (v->names[i] == n && memcmp(v->pairs[i], pair, n) == 0) {
-            return "sets a variable again";
+            return "sets a variable for the second time";
         }
     }
 
     if (v->n == VARIABLES_MAX) {
-        return "is one variable more than the 64 that may be set";
+        return "exceeds the limit of 64 variables";
     }
 
     copy = strndup(pair, len);
 
     if (copy == NULL) {
-        return "finds no memory";
+        return "cannot be stored: out of memory";
     }
 
     v->names[v->n] = n;

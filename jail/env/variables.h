@@ -1,6 +1,6 @@
 /*
  * The variables that the caller sets in the task's environment, from --env
- * and from files.  Values may be secrets: no fault ever has one in it.
+ * and from files.  Values may be secrets: a fault never contains one.
  */
 
 #ifndef JAIL_VARIABLES_H
@@ -25,18 +25,18 @@ typedef struct {
 } variables_t;
 
 
-/* Adds "NAME=VALUE"; a name that is there already is a fault. */
+/* Adds "NAME=VALUE"; a name that was added before is a fault. */
 int variables_add(variables_t *variables, const char *pair, fault_t *fault);
 
 /*
  * Adds the lines of a file's text: NAME=VALUE, empty, or a comment from "#".
- * The value is what stands between "=" and the end of the line, whatever it
- * is: there are no quotes, escapes or references.  Text is changed.
+ * The value is everything between "=" and the end of the line: there are no
+ * quotes, escapes or references.
  */
 int variables_parse(variables_t *variables, char *text, size_t len,
     const char *path, fault_t *fault);
 
-/* The same, from a regular file. */
+/* Adds the lines of a regular file. */
 int variables_read(variables_t *variables, const char *path, fault_t *fault);
 
 /* The first name that is not in the list, or NULL; points into variables. */

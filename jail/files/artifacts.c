@@ -1,16 +1,16 @@
 /*
  * Taking a task's files out of its box.
  *
- * The tmpfs is reached by the descriptor of its mount, which the launcher was
- * given before the task ran; the box's mount namespace is gone by now, and
- * nothing is mounted on the host for this.  No process of the box is left, so
- * nothing can be swapped while it is looked at; the walk would still not
- * follow a link, leave the directory or cross a mount.
+ * The tmpfs is reached by the descriptor of its mount, which the launcher got
+ * before the task ran; by now the box's mount namespace is gone, and nothing
+ * is mounted on the host for this.  No process of the box is left, so nothing
+ * can be exchanged while it is looked at; even so the walk follows no link,
+ * does not leave the directory and crosses no mount.
  *
- * What it writes is new (O_EXCL), the caller's alone (0600), and no more than
- * the tmpfs could hold, whatever sizes sparse files claim.  What the result
- * says of it is bounded as well: the names are the task's, and a result is
- * often read by a model.
+ * Each file it writes is new (O_EXCL), accessible to the caller only (0600),
+ * and all together have no more bytes than the tmpfs could hold, whatever sizes
+ * sparse files claim.  The lists in the result are bounded as well: the task
+ * chooses the names, and a result is often read by a model.
  */
 
 #include <errno.h>
@@ -40,9 +40,9 @@ typedef struct {
     unsigned      nlinked;
     char         *made[2 * ARTIFACTS_FILES_MAX];
     unsigned      nmade;
-    size_t        text;                 /* of the artifacts' names */
+    size_t        text;                 /* bytes of the artifacts' names */
     size_t        skipped_text;
-    unsigned      unnamed;              /* skipped, and not in the list */
+    unsigned      unnamed;              /* skipped, but not in the list */
 
     /* of the entry: its path as it may be shown on a terminal */
     char          name[4 * WALK_PATH_MAX + 1];
@@ -70,7 +70,7 @@ artifacts_prepare(artifacts_t *a, const char *path, fault_t *fault)
 
     if (!a->is_made && errno != EEXIST) {
         return fault_set(fault, STAGE_OUT, errno,
-                         "the directory %.200s cannot be made", path);
+                         "the directory %.200s cannot be created", path);
     }
 
     a->dir = open(path, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
@@ -96,7 +96,7 @@ artifacts_prepare(artifacts_t *a, const char *path, fault_t *fault)
     if (n > 0) {
         return fault_set_cause(fault, STAGE_OUT, ENOTEMPTY,
                                CAUSE_OUT_NOT_EMPTY,
-                               "%.200s is to be new or empty", path);
+                               "%.200s must not exist, or must be empty", path);
     }
 
     if (st.st_uid != geteuid()) {
@@ -237,7 +237,7 @@ artifacts_visit(walk_t *walk, walk_entry_t *e)
 
     rc = artifacts_copy(w, e, out);
 
-    /* a file system may say only now that it has no room */
+    /* a file system may report only now that it is full */
 
     return close(out) == 0 ? rc : -1;
 }
@@ -288,8 +288,8 @@ artifacts_refusal(artifacts_walk_t *w, const walk_entry_t *e)
 
 
 /*
- * Makes a directory, and gives 0, or a file, and gives its descriptor.  What
- * is made is remembered, to be removed if the rest cannot be taken.
+ * Makes a directory, and returns 0, or a file, and returns its descriptor.  It
+ * is remembered, to be removed if another file cannot be taken.
  */
 
 static int
@@ -401,6 +401,6 @@ artifacts_fault(artifacts_walk_t *w, const char *what)
     utf8_escape(what, name, sizeof(name));
 
     return fault_set(w->fault, STAGE_OUT, err,
-                     "\"%s\" cannot be taken into the directory of --out",
+                     "\"%s\" cannot be copied into the directory of --out",
                      name);
 }

@@ -1,6 +1,6 @@
 /*
- * What a task leaves under /run/task/out, taken into a directory of the
- * caller's after the box is dead.
+ * The files that a task leaves under /run/task/out, copied into a directory of
+ * the caller's after the end of the box.
  */
 
 #ifndef JAIL_ARTIFACTS_H
@@ -20,8 +20,8 @@
 
 typedef struct {
     const char  *path;                  /* of the caller's directory */
-    int          dir;                   /* -1: nothing is to be taken */
-    bool         is_made;               /* it was not there before */
+    int          dir;                   /* -1: there is no --out */
+    bool         is_made;               /* it did not exist before */
 
     json_t      *artifacts;             /* of {name, bytes, sha256, type} */
     json_t      *skipped;               /* of {name, reason}, and perhaps a
@@ -30,15 +30,15 @@ typedef struct {
 
 
 /*
- * Before the box: makes the directory, or takes an empty one of the
- * caller's.  So it is known early that there is a place for the files.
+ * Before the box: makes the directory, or opens an empty one of the caller's,
+ * so that a bad --out is reported before the task runs.
  */
 int artifacts_prepare(artifacts_t *artifacts, const char *path,
     fault_t *fault);
 
 /*
- * Takes the files of the tmpfs that the descriptor is the root of.  0, or -1
- * with the fault set, and nothing is left of what was written.
+ * Takes the files of the tmpfs whose root the descriptor is.  0, or -1 with the
+ * fault set, and everything that was written is removed.
  */
 int artifacts_take(artifacts_t *artifacts, int mount, fault_t *fault);
 

@@ -1,5 +1,5 @@
 /*
- * openat2(2) with all that it can refuse.
+ * openat2(2) with all its restrictions.
  */
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
- * Opening what a task has left.  The kernel itself refuses a path that leads
- * out of the directory, through a link of any kind, or onto another mount; a
- * check before an open would be about another file than the open.
+ * Opening files that a task has left.  The kernel itself refuses a path that
+ * leads out of the directory, through a link of any kind, or onto another
+ * mount; a check before the open could see another file than the open.
  */
 
 #ifndef JAIL_BENEATH_H
@@ -15,16 +15,16 @@
 int beneath_open(int dir, const char *path, int flags);
 
 /*
- * The same, for what `entry` is an O_PATH descriptor of.  A task may leave
- * what its owner cannot read; the owner outside is us, and the name cannot
- * lead elsewhere: it is that of an entry which is held open.
+ * Opens name for reading; `entry` is an O_PATH descriptor of it.  A task may
+ * leave files that their owner cannot read: the mode is changed first, which
+ * we may, as the owner outside, and through `entry`, which cannot be exchanged.
  */
 int beneath_read(int dir, const char *name, int entry, int flags);
 
-/* Closes what was opened, if it was; errno stays. */
+/* Closes fd unless it is -1; errno stays. */
 void beneath_close(int fd);
 
-/* The directory that the path is in; *name gets its last component. */
+/* Opens the parent directory of path; *name becomes its last component. */
 int beneath_parent(int dir, const char *path, const char **name);
 
 

@@ -1,5 +1,5 @@
 /*
- * One loop for the caller's files, a workspace's and a task's.
+ * One copy loop for the caller's files, a workspace's and a task's.
  */
 
 #include <errno.h>

@@ -17,15 +17,16 @@
 typedef enum {
     COPY_OK = 0,
     COPY_UNREAD,                        /* errno says why */
-    COPY_UNWRITTEN,                     /* the same */
+    COPY_UNWRITTEN,                     /* errno says why */
     COPY_TOO_LARGE                      /* errno is EFBIG */
 } copy_result_t;
 
 
 /*
- * Copies what is left of `in` to where `out` is, as data and holes: what is
- * all zeros takes no room.  `out` -1: nothing is written.  *size becomes the
- * number of bytes, at most max; hash gets their SHA-256, unless it is NULL.
+ * Copies from the position of `in` to its end, to the position of `out`, as
+ * data and holes: blocks of zeros take no room.  `out` -1: nothing is written.
+ * *size becomes the number of bytes, at most max; hash gets their SHA-256,
+ * unless it is NULL.
  */
 copy_result_t copy_file(int in, int out, uint64_t max, uint64_t *size,
     unsigned char hash[SHA256_DIGEST_LENGTH]);

@@ -3,9 +3,9 @@
  * touched: a directory that is changed while it is read shows some of its
  * names twice or not at all.
  *
- * scandirat() tells the end of a directory from an error, as readdir() does by
- * errno only; what is taken for missing after an error would be removed from a
- * workspace.
+ * scandirat() distinguishes the end of a directory from an error, which
+ * readdir() does by errno only; a file taken for missing after an error would
+ * be removed from a workspace.
  */
 
 #include <stdlib.h>

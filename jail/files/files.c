@@ -1,7 +1,7 @@
 /*
- * Reading the caller's files.  A file is opened once and everything is asked
- * of that descriptor, so what was judged is what is read.  O_NONBLOCK keeps a
- * FIFO from holding the launcher up before it is found to be one.
+ * Reading the caller's files.  A file is opened once and all calls use that
+ * descriptor, so the file that is checked is the one that is read.  O_NONBLOCK
+ * keeps a FIFO from blocking the launcher before it is recognized.
  */
 
 #include <ctype.h>
@@ -119,7 +119,8 @@ files_copy(task_file_t *file, int in, uint64_t max, unsigned char *hash,
     file->fd = memfd_create("task", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
     if (file->fd == -1) {
-        return fault_set(fault, stage, errno, "memfd_create failed");
+        return fault_set(fault, stage, errno,
+                         "a memory file cannot be created (memfd_create)");
     }
 
     switch (copy_file(in, file->fd, max, &file->size, hash)) {
@@ -152,7 +153,7 @@ files_copy(task_file_t *file, int in, uint64_t max, unsigned char *hash,
 }
 
 
-/* ".py" of "a/b.py"; "" when it is none or not a plain one. */
+/* ".py" of "a/b.py"; "" if there is none, or not a plain one. */
 
 static void
 files_suffix(const char *path, char *suffix)

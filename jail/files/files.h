@@ -1,7 +1,7 @@
 /*
- * The files a task is given.  They are read by the launcher, with the
- * caller's rights and before the box exists, into sealed memory files; the
- * box gets copies, so nothing in it leads to a path of the caller's.
+ * The files given to a task.  The launcher reads them, with the caller's
+ * rights and before the box exists, into sealed memory files; the box gets
+ * copies, so nothing in it leads to a path of the caller's.
  */
 
 #ifndef JAIL_FILES_H

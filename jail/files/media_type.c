@@ -1,7 +1,7 @@
 /*
- * The type is told from what is in the file and not from what its name says:
- * the task chose the name.  A small table; what is not in it and is no text
- * is a row of bytes.
+ * The type follows from the content of the file, not from its name: the task
+ * chose the name.  A small table; content that is neither in it nor text is
+ * application/octet-stream.
  */
 
 #include <stdbool.h>
@@ -92,7 +92,7 @@ media_type_of(const char *name, const unsigned char *head, size_t n)
 }
 
 
-/* Of the controls, text has those of its lines and columns. */
+/* The only control characters of text are those of lines and columns. */
 
 static bool
 media_type_is_text(uint32_t code)
@@ -102,7 +102,7 @@ media_type_is_text(uint32_t code)
 }
 
 
-/* An object or an array by its first two marks: "[section]" is none. */
+/* An object or an array, by its first two tokens: "[section]" is neither. */
 
 static bool
 media_type_is_json(const char *text, size_t n)

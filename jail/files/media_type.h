@@ -1,5 +1,5 @@
 /*
- * What a file is, for a caller that shows or forwards it.
+ * The media type of a file, for a caller that shows or forwards it.
  */
 
 #ifndef JAIL_MEDIA_TYPE_H
@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 
-#define MEDIA_TYPE_HEAD  512            /* bytes that are looked at */
+#define MEDIA_TYPE_HEAD  512            /* bytes that are examined */
 
 
 /*
- * A media type from the first bytes; of the name only ".csv" counts, which
- * nothing else tells from a text.  Never NULL.
+ * A media type from the first bytes; of the name only ".csv" counts, since the
+ * content of such a file looks like any text.  Never NULL.
  */
 const char *media_type_of(const char *name, const unsigned char *head,
     size_t n);

@@ -1,10 +1,10 @@
 /*
- * Judged is the real path: a link from a harmless name to a home is the home.
- * This is done by the caller's identity and before a box exists, so it tells
- * the caller nothing that it could not find out itself.
+ * The real path is judged: a link from a harmless name to a home is the home.
+ * This is done with the caller's identity and before a box exists, so the
+ * caller learns nothing that it could not find out itself.
  *
- * It is a guard against a policy's mistake, not against its author: a socket
- * deeper in a tree, or made later, is not seen.
+ * It guards against a mistake in a policy, not against the policy's author: a
+ * socket deeper in a tree, or made later, is not seen.
  */
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #include "files/readable.h"
 
 
-#define READABLE_USERS     1000         /* the first id of a person's */
+#define READABLE_USERS     1000         /* the first id of a person */
 #define READABLE_NOBODY    65534
 
 
@@ -32,12 +32,12 @@ typedef struct {
 
 
 static const readable_refusal_t  readable_refusals[] = {
-    { "/home", "is, holds or lies in the homes of users" },
-    { "/root", "is, holds or lies in a home" },
-    { "/proc", "is, holds or lies in the kernel's own files" },
-    { "/sys", "is, holds or lies in the kernel's own files" },
-    { "/dev", "is, holds or lies in the directory of devices" },
-    { "/run", "is, holds or lies in the directory of the host's sockets" },
+    { "/home", "is, contains or is in the homes of users" },
+    { "/root", "is, contains or is in a home" },
+    { "/proc", "is, contains or is in the kernel's own files" },
+    { "/sys", "is, contains or is in the kernel's own files" },
+    { "/dev", "is, contains or is in the directory of devices" },
+    { "/run", "is, contains or is in the directory of the host's sockets" },
     { NULL, NULL }
 };
 
@@ -62,7 +62,7 @@ readable_judge(const char *path, fault_t *fault)
         return fault_set_cause(fault, STAGE_POLICY, errno,
                                CAUSE_READABLE_MISSING,
                                "%.200s, which the policy makes readable, "
-                               "cannot be looked at", path);
+                               "cannot be found", path);
     }
 
     for (r = readable_refusals; r->path; r++) {
@@ -72,7 +72,7 @@ readable_judge(const char *path, fault_t *fault)
     }
 
     if (readable_home(real, true)) {
-        return readable_refuse(path, real, "is, holds or lies in a home",
+        return readable_refuse(path, real, "is, contains or is in a home",
                                fault);
     }
 
@@ -90,7 +90,7 @@ readable_judge(const char *path, fault_t *fault)
     if (S_ISDIR(st.st_mode)) {
 
         if (readable_has_socket(fd, 1)) {
-            rc = readable_refuse(path, real, "holds a socket", fault);
+            rc = readable_refuse(path, real, "contains a socket", fault);
         }
 
     } else if (!S_ISREG(st.st_mode)) {
@@ -129,8 +129,8 @@ readable_is_beneath(const char *path, const char *dir)
 
 
 /*
- * Root's and people's; a service's home is where its data is, and "/" is
- * nobody's.  The file itself, since a static program has no other directory.
+ * Root's home and those of people: a service's home is where its data is, and
+ * "/" is not a home.  Reads the file itself: a static program has no NSS.
  */
 
 bool

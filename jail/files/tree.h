@@ -1,6 +1,6 @@
 /*
- * A directory's content as a list: what is there, and the hash of each file.
- * Of two lists of one directory one can say what has become of it.
+ * A directory's content as a list of its entries, with the hash of each file.
+ * Two lists of one directory show what has changed between them.
  */
 
 #ifndef JAIL_TREE_H
@@ -42,20 +42,20 @@ typedef struct {
     uint64_t       bytes;               /* of all files */
     uint64_t       max;                 /* bytes that may be read */
     size_t         text;                /* bytes of paths and targets */
-    int            content;             /* gets all bytes; -1: none does */
+    int            content;             /* gets all bytes, unless it is -1 */
     char           path[TREE_PATH_MAX + 1];     /* where it failed */
 } tree_t;
 
 
 /*
  * Reads what is below a directory, without following links or leaving its
- * mount.  What is neither a file nor a directory nor a link, what cannot be
- * read and what is too large or too deep is listed as refused.  -1 with
- * errno, and the place in tree->path.
+ * mount.  An entry that is neither a file nor a directory nor a link, cannot
+ * be read, or is too large or too deep is listed as refused.  -1 with errno,
+ * and the place in tree->path.
  */
 int tree_read(tree_t *tree, int dir, uint64_t max, int content);
 
-/* NULL: the tree has nothing of that path. */
+/* NULL: the tree has no entry of that path. */
 const tree_entry_t *tree_find(const tree_t *tree, const char *path);
 
 /* Type, content, target, and whether the owner may execute it. */

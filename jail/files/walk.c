@@ -1,8 +1,8 @@
 /*
- * Whose directory it is does not matter here: a caller's own workspace may be
- * changed while it is read, and what a task left may be made to mislead.  So
- * an entry is opened as a name first and judged by that: no FIFO and no device
- * is ever opened.
+ * No directory is trusted: a caller's own workspace may be changed while it is
+ * read, and files that a task left may be made to mislead.  So an entry is
+ * opened with O_PATH first and judged by that: no FIFO and no device is ever
+ * opened for reading.
  */
 
 #include <errno.h>
@@ -92,7 +92,7 @@ walk_entry(walk_t *w, int dir, const char *name, size_t len, unsigned depth)
 
     if (entry == -1 || fstat(entry, &e.st) != 0) {
 
-        /* links are opened by O_PATH too: this one went away or is hidden */
+        /* O_PATH opens links, too: this entry went away or is hidden */
 
         e.refused = errno == EXDEV ? "mount" : "unreadable";
 
@@ -135,7 +135,7 @@ walk_entry(walk_t *w, int dir, const char *name, size_t len, unsigned depth)
 }
 
 
-/* Modes are overridden only in what a task left: the caller's are its own. */
+/* Modes are overridden only in files of a task, not in the caller's own. */
 
 static int
 walk_open(const walk_t *w, int dir, const char *name, int entry, int flags)

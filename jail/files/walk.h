@@ -1,6 +1,6 @@
 /*
- * Walking over what is below a directory: a workspace of the caller's, or
- * what a task left.
+ * Walking over everything below a directory: a workspace of the caller's, or
+ * the files that a task left.
  */
 
 #ifndef JAIL_WALK_H
@@ -46,7 +46,7 @@ struct walk_s {
 /*
  * Visits the entries in the order of their names' bytes, so that the same
  * files give the same result; follows no link, leaves neither the directory
- * nor its mount, and opens nothing but files and directories.  -1 with errno
+ * nor its mount, and opens only files and directories.  -1 with errno
  * and the place in walk->path.
  */
 int walk_below(walk_t *walk, int dir);

@@ -1,12 +1,12 @@
 /*
- * The way in.  The directory is locked first, so that no two boxes have it at
- * once; the lock is on the directory itself, ends with the launcher, and
- * leaves nothing on the host.  It holds launchers off, not editors: what is
- * changed in the meantime by others is not overwritten on the way back.
+ * Copying a workspace in.  The directory is locked first, so that two boxes
+ * never have it at once; the lock is on the directory itself, ends with the
+ * launcher, and leaves nothing on the host.  It stops launchers, not editors:
+ * files that others change in the meantime are not overwritten later.
  *
  * All bytes go into one memory file, which the box's first process unpacks.
- * So no descriptor of the caller's directory comes near the box, and the
- * copy is in the box's memory, under its limit.
+ * So the box never has a descriptor of the caller's directory, and the copy
+ * is in the box's memory, under its limit.
  */
 
 #include <errno.h>
@@ -49,7 +49,7 @@ workspace_lock(workspace_t *w, const char *path, fault_t *fault)
     if (readable_home(real, false)) {
         return fault_set_cause(fault, STAGE_WORKSPACE, 0,
                                CAUSE_WORKSPACE_HOME,
-                               "the workspace %.200s is a home or holds one",
+                               "the workspace %.200s is or contains a home",
                                path);
     }
 
@@ -60,7 +60,7 @@ workspace_lock(workspace_t *w, const char *path, fault_t *fault)
                          "the workspace %.200s cannot be opened", path);
     }
 
-    /* else who owns it could have its files changed under another's name */
+    /* else its owner could have files changed with the caller's rights */
 
     if (st.st_uid != geteuid()) {
         return fault_set_cause(fault, STAGE_WORKSPACE, EPERM,
@@ -92,7 +92,8 @@ workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
 
     if (content == -1) {
         return fault_set(fault, STAGE_WORKSPACE, errno,
-                         "memfd_create failed");
+                         "a memory file cannot be created "
+                         "(memfd_create)");
     }
 
     if (tree_read(&w->before, w->dir, max, content) != 0) {
@@ -102,7 +103,7 @@ workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
                          name[0] ? name : ".");
     }
 
-    /* a task that gets a part of it would take the rest for removed */
+    /* with a part of it only, the rest would look removed to the task */
 
     for (i = 0; i < w->before.n; i++) {
         e = &w->before.entries[i];
@@ -122,9 +123,8 @@ workspace_read(workspace_t *w, uint64_t max, fault_t *fault)
 
         return fault_set_cause(fault, STAGE_WORKSPACE, 0,
                                CAUSE_WORKSPACE_SIZE,
-                               "the files of the workspace, \"%s\" among "
-                               "them, have more than %" PRIu64 " bytes", name,
-                               max);
+                               "the workspace has more than %" PRIu64
+                               " bytes, counted up to \"%s\"", max, name);
     }
 
     if (fcntl(content, F_ADD_SEALS,
@@ -157,7 +157,7 @@ workspace_free(workspace_t *w)
 }
 
 
-/* The kernel knows who holds a lock; by the pid as seen from here. */
+/* /proc/locks names the holder of a lock, by its pid as seen from here. */
 
 static int
 workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
@@ -222,7 +222,7 @@ workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
 }
 
 
-/* A launcher that was killed while it copied back leaves its staging. */
+/* A launcher that was killed while it copied back leaves this directory. */
 
 static void
 workspace_clean(workspace_t *w)

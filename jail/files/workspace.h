@@ -1,6 +1,6 @@
 /*
  * A directory of the caller's that a task works on: copied into the box, and
- * back when the task has ended by itself.
+ * back if the task ended by itself.
  */
 
 #ifndef JAIL_WORKSPACE_H
@@ -15,7 +15,7 @@
 #define WORKSPACE_NAMES_MAX  1000       /* of each kind in the result */
 #define WORKSPACE_TEXT_MAX   65536      /* bytes of all names in it */
 
-/* while files are copied back; what a killed launcher left of it is removed */
+/* for files that are copied back; removed later if a launcher was killed */
 #define WORKSPACE_STAGING    ".agent-workspace"
 
 
@@ -28,8 +28,8 @@ typedef struct {
 
 
 /*
- * Opens and locks the directory, which must be the caller's own and hold no
- * home.  One that is locked is refused at once, with its holder.
+ * Opens and locks the directory, which must be the caller's own and contain no
+ * home.  A locked one is refused at once, naming the process that has it.
  */
 int workspace_lock(workspace_t *workspace, const char *path,
     fault_t *fault);
@@ -39,8 +39,9 @@ int workspace_read(workspace_t *workspace, uint64_t max, fault_t *fault);
 
 /*
  * Copies back what has changed in the box's copy, of which `work` is a
- * descriptor.  0, or -1 with the fault set and nothing changed, or not all
- * of what the result tells.  With work -1 nothing is copied.
+ * descriptor.  0, with each path that could not be changed in "refused" of the
+ * result; or -1 with the fault set, and nothing is changed.  With work -1
+ * nothing is copied.
  */
 int workspace_take(workspace_t *workspace, int work, fault_t *fault);
 
@@ -49,17 +50,17 @@ void workspace_free(workspace_t *workspace);
 
 /* The rules: pure, on paths relative to the directory. */
 
-/* A file that makes a program on the host run code, or part of such. */
+/* A file that makes a program on the host run code, or is in such a place. */
 bool workspace_runs_code(const char *path, mode_t type);
 
 /*
- * What is new or changed at this path is the config of a directory that looks
- * like a repository of git, or part of what makes it one.
+ * The new or changed file at this path is the config of a directory that looks
+ * like a git repository, or is part of what makes it one.
  */
 bool workspace_makes_repository(const tree_t *before, const tree_t *after,
     const char *path);
 
-/* A link at this path with this target leads to no place outside. */
+/* A link at this path with this target does not lead outside. */
 bool workspace_link_is_inside(const char *path, const char *target);
 
 

@@ -1,14 +1,14 @@
 /*
- * The way back, when no process of the box is left.
+ * Copying a workspace back, when no process of the box is left.
  *
- * First it is found out what has become of each path; what the rules refuse
- * is left as it is on the host and told.  Then every new file is written into
- * a directory beside the others, so that a disk that is full changes nothing.
- * Only then names change, each at once by rename: what was removed goes, the
- * innermost first, then what is new comes, the outermost first.
+ * First all changes are found; a change that the rules refuse is reported and
+ * not made.  Then every new file is written into a staging directory in the
+ * workspace, so that a full disk changes nothing.  Only then names change,
+ * each atomically by rename: removed paths go, the innermost first, then new
+ * ones come, the outermost first.
  *
- * The host's side is opened like the box's, never through a link, and what
- * somebody else has changed since the copy was made is not overwritten.
+ * The host's side is opened like the box's, never through a link, and a path
+ * that somebody else has changed since the copy was made is not overwritten.
  */
 
 #include <errno.h>
@@ -50,7 +50,7 @@ typedef struct {
     back_change_t  *changes;            /* in the order of the trees */
     size_t          n;
     size_t          text;               /* bytes of names in the result */
-    unsigned        cut;                /* names that it leaves out */
+    unsigned        cut;                /* names left out of the result */
 } back_t;
 
 
@@ -167,7 +167,7 @@ workspace_plan(back_t *b)
 
         } else if (old && old->refused) {
 
-            /* the box did not get it, so it is not missing */
+            /* the box did not get it, so it was not removed */
 
             if (new) {
                 workspace_tell(b, "refused", new, "conflict");
@@ -177,7 +177,7 @@ workspace_plan(back_t *b)
                    && workspace_is_beneath(old->path, hidden))
         {
 
-            /* not gone: it is where nobody could look */
+            /* not removed: it is in a directory that could not be read */
 
             workspace_tell(b, "refused", old, reason);
 
@@ -287,7 +287,7 @@ workspace_stage(back_t *b)
 }
 
 
-/* Who may read or write the file stays as it was; no set-user-id bit comes. */
+/* The permissions to read and write stay; a set-user-id bit is not copied. */
 
 static int
 workspace_stage_file(back_t *b, const back_change_t *c, const char *name)
@@ -363,7 +363,7 @@ workspace_unstage(back_t *b)
 }
 
 
-/* From here on a failure is told of its path, and the others go on. */
+/* From here on a failure is reported for its path, and the others go on. */
 
 static void
 workspace_apply(back_t *b)
@@ -426,7 +426,7 @@ workspace_remove(back_t *b, const tree_entry_t *old)
 }
 
 
-/* What is of another type gives way first: rename does not do it. */
+/* A path of another type is removed first: rename does not replace it. */
 
 static int
 workspace_put(back_t *b, const back_change_t *c, const char *staged)
@@ -466,7 +466,7 @@ workspace_put(back_t *b, const back_change_t *c, const char *staged)
 }
 
 
-/* What the host has there now must be what the box's copy was made of. */
+/* The host must still have there what the box's copy was made of. */
 
 static const char *
 workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
@@ -480,7 +480,7 @@ workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 
     if (parent == -1) {
 
-        /* a directory that is new as well may not be there yet */
+        /* its parent may be new as well, and not be made yet */
 
         return old == NULL && (errno == ENOENT || errno == ENOTDIR
                                || errno == ELOOP)
@@ -509,7 +509,7 @@ workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
 }
 
 
-/* A directory's name ends with "/"; names are as they may be shown. */
+/* A directory's name ends with "/"; names are escaped for a terminal. */
 
 static void
 workspace_tell(back_t *b, const char *list, const tree_entry_t *e,

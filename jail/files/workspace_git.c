@@ -1,8 +1,8 @@
 /*
  * git obeys the config of any directory that looks like a repository, whatever
- * its name.  Of one that is there a box changes no config; and none comes to
- * be there outside of a .git, whose config no box can write: not in several
- * tasks either, of which one writes the config and another one the rest.
+ * its name.  A box cannot change the config of an existing repository, and
+ * cannot make a new one except as .git, whose config no box can write; not in
+ * several tasks either, where one writes the config and another the rest.
  */
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ workspace_makes_repository(const tree_t *before, const tree_t *after,
     for (p = path; p; p = strchr(p, '/'), p = p ? p + 1 : NULL) {
 
         if (strncmp(p, ".git/", 5) == 0) {
-            return false;               /* of which there are other rules */
+            return false;               /* workspace_runs_code() judges it */
         }
 
         n = (size_t) (p - path);

@@ -1,10 +1,10 @@
 /*
  * Which changes a box may not make to a workspace.
  *
- * A project holds files that programs on the host obey when somebody next
+ * A project contains files that programs on the host obey when somebody next
  * works there: git's hooks, an editor's tasks, a shell's start-up.  Code that
- * may write them leaves the box as soon as its user types `git status`.  The
- * comparison ignores case, because some file systems do.
+ * may write them leaves the box as soon as its user types `git status`.  Names
+ * are compared without case, because some file systems ignore it.
  */
 
 #include <string.h>
@@ -127,7 +127,7 @@ workspace_runs_code(const char *path, mode_t type)
 
 
 /*
- * ".." is taken at the beginning only, where it climbs from the directory
+ * ".." is allowed at the beginning only, where it climbs from the directory
  * that the link really is in: after a name it would climb from wherever that
  * name leads, which may be a link as well.
  */

@@ -61,7 +61,7 @@ extern const limit_t  limit_table[LIMIT_COUNT];
 int limit_parse(limit_id_t id, const char *text, size_t n, uint64_t *value,
     const char **err);
 
-/* The same without bounds, for values that are not in the table. */
+/* Reads a value without bounds, for values that are not in the table. */
 int limit_parse_unit(limit_unit_t unit, const char *text, size_t n,
     uint64_t *value);
 

@@ -1,7 +1,7 @@
 /*
- * The control protocol, and all that the launcher and the broker must agree
- * on: the two are built from this file, and each refuses what it does not
- * allow.
+ * The control protocol, and everything else that the launcher and the broker
+ * must agree on: both are built from this file, and each refuses a message
+ * that it does not allow.
  *
  * A launcher connects to the broker's Unix stream socket.  Each message is
  * one JSON object on a line, at most PROTOCOL_LINE_MAX bytes with its
@@ -39,11 +39,11 @@
  *
  * Order.  A connection begins with open, resume or policy, within 5 s.  After
  * open the launcher builds the box, whose sockets `serve` hands over, within
- * 30 s; the broker's reply to serve is what the box waits for before it
- * executes the task.  near_limit has no reply.  close comes at any time after
+ * 30 s; the box waits for the broker's reply to serve before it executes the
+ * task.  near_limit has no reply.  close comes at any time after
  * open; its reply follows the task's last line in the audit.  After a refusal,
- * after close and after policy the broker closes the connection, and what is
- * sent to it after these is not read.  The launcher waits 5 s for a reply.
+ * after close and after policy the broker closes the connection, and does not
+ * read anything sent after these.  The launcher waits 5 s for a reply.
  *
  * The connection is the lease: if it ends without close, the task's doors and
  * connections are closed.  The broker's end of it is not the task's, though:

@@ -1,6 +1,6 @@
 /*
- * The decoder follows the table of RFC 3629: what may follow is known from
- * the first byte, and only the second byte has bounds of its own.
+ * The decoder follows the table of RFC 3629: the first byte decides how many
+ * bytes follow, and only the second byte has bounds of its own.
  */
 
 #include <stdio.h>
@@ -131,7 +131,7 @@ utf8_is_no_control(uint32_t code)
 }
 
 
-/* Of a whole character: in the first byte a bit for each byte is set. */
+/* Of a complete character: its first byte has a leading bit for each byte. */
 
 static uint32_t
 utf8_code(const utf8_t *u)
@@ -164,7 +164,7 @@ utf8_escape(const char *text, char *dst, size_t cap)
     for (n = 0; *p; p += len) {
         u = (utf8_t) { 0 };
 
-        /* a NUL ends a character that is cut, and is not passed over */
+        /* a NUL ends an incomplete character, and is never skipped */
 
         for (len = 1; (step = utf8_step(&u, p[len - 1])) == UTF8_MORE; len++) {
             /* void */
@@ -200,7 +200,7 @@ utf8_escape(const char *text, char *dst, size_t cap)
 }
 
 
-/* The others turn the direction of what follows. */
+/* Those refused change the direction of the text after them. */
 
 static bool
 utf8_is_shown(uint32_t code)

@@ -30,11 +30,11 @@ typedef enum {
 /* After anything but UTF8_MORE the state is ready for the next character. */
 utf8_step_t utf8_step(utf8_t *state, unsigned char byte);
 
-/* Is a character, by its number, one of those that are wanted? */
+/* Is the character of this number accepted? */
 typedef bool (utf8_judge_pt)(uint32_t code);
 
 /*
- * The len bytes are UTF-8, and is_fine, unless it is NULL, says so of each
+ * The len bytes are UTF-8, and is_fine, unless it is NULL, accepts each
  * character.  may_be_cut: the last character need not be complete.
  */
 bool utf8_is_valid(const char *text, size_t len, utf8_judge_pt *is_fine,
@@ -44,9 +44,9 @@ bool utf8_is_valid(const char *text, size_t len, utf8_judge_pt *is_fine,
 bool utf8_is_printable(const char *text);
 
 /*
- * Copies text so that it may be shown: a backslash is doubled, and a byte
- * that is no part of a printable character, or turns the direction of what
- * follows, becomes \xNN.  What does not fit is cut between characters.
+ * Copies text so that a terminal may show it: a backslash is doubled, and a
+ * byte that is not part of a printable character, or changes the direction of
+ * text, becomes \xNN.  Text that does not fit is cut between characters.
  */
 void utf8_escape(const char *text, char *dst, size_t cap);
 

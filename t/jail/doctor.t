@@ -97,10 +97,10 @@ for my $user (ways()) {
         my $r = jail(['doctor'], user => $user);
         is($r->{status}, 0, 'the status is 0');
         like($r->{out},
-             qr/^This host can give a box, but only with --offline: /m,
+             qr/^This host can run boxes, but only with --offline: /m,
              'the first line');
         like($r->{out},
-             qr{^skipped  the broker +there is none at\s+/run/\S+\n +fix: start it }m,
+             qr{^skipped  the broker +no socket at\s+/run/\S+\n +fix: start }m,
              'there is no broker, and what starts one');
         is(scalar(grep { length > 80 } split /\n/, $r->{out}),
            0, 'no line is longer than 80 columns');
@@ -190,10 +190,10 @@ for my $what (sort keys %answers) {
         kill KILL => $pid;
         waitpid $pid, 0;
 
-        like($text_of, $state eq 'ok' ? qr/^This host can give a box\.$/m
+        like($text_of, $state eq 'ok' ? qr/^This host can run boxes\.$/m
                      : $state eq 'warning'
-                     ? qr/^This host can give a box to who names a policy/m
-                     : qr/^This host cannot give a box/m,
+                     ? qr/^This host can run boxes; name one of the broker's /m
+                     : qr/^This host cannot run boxes/m,
                      'as text: the verdict');
         is($l->{state}, $state, "the broker is $state");
         like($l->{detail}, $detail, 'the detail');

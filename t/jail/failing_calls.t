@@ -473,7 +473,7 @@ SKIP: {
                . "$why->{errno}", '125 setup tie EAGAIN',
                'status, reason, stage and errno')
                 or diag $none->{out};
-            like($why->{fix}, qr/limit of processes/,
+            like($why->{fix}, qr/process limit/,
                  'the fix names the limit');
         };
 

@@ -195,9 +195,9 @@ for my $user (ways()) {
 
     for (['/home', 'home'], [dir() . "/link$n", 'home'], ['/', 'home'],
          [dir() . "/device$n", 'device'], ["$deep/below/s", 'is a socket'],
-         [$deep, 'holds a socket'], [dir() . "/fifo$n", 'FIFO'],
+         [$deep, 'contains a socket'], [dir() . "/fifo$n", 'FIFO'],
          ['/proc/1', 'kernel'], ['/run', 'sockets'],
-         [dir() . '/nowhere', 'cannot be looked at']) {
+         [dir() . '/nowhere', 'cannot be found']) {
         my ($path, $why) = @$_;
         next if $path eq '/';           # not a path in the broker's answer
         subtest "$way: a policy with readable $path is refused" => sub {
