@@ -54,20 +54,11 @@ typedef struct {
 } mint_extension_t;
 
 
-typedef struct {
-    const char              *cn;
-    long                     days;
-    X509                    *issuer;        /* NULL: it signs itself */
-    EVP_PKEY                *issuer_key;
-    EVP_PKEY                *key;           /* the certificate's */
-    const authority_t       *name;          /* subjectAltName, or NULL */
-    const mint_extension_t  *extensions;
-} mint_request_t;
-
-
 static mint_leaf_t *mint_find(const mint_t *mint, const authority_t *name);
-static X509 *mint_sign(const mint_request_t *request);
-static int mint_begin(X509 *cert, const char *cn, long from, long to);
+static X509 *mint_sign(const char *cn, int days, EVP_PKEY *key, X509 *issuer,
+    EVP_PKEY *issuer_key, const authority_t *name,
+    const mint_extension_t *extensions);
+static int mint_number(X509 *cert);
 static int mint_extend(X509 *cert, X509 *issuer, int nid, const char *value);
 static int mint_name(X509 *cert, const authority_t *name);
 static size_t mint_bucket(const char *host);
@@ -99,10 +90,8 @@ mint_authority(X509 **cert, EVP_PKEY **key)
         (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
                         random[0], random[1], random[2], random[3]);
 
-        *cert = mint_sign(&(mint_request_t) {
-            .cn = cn, .days = MINT_CA_DAYS, .issuer_key = *key, .key = *key,
-            .extensions = extensions
-        });
+        *cert = mint_sign(cn, MINT_CA_DAYS, *key, NULL, *key, NULL,
+                          extensions);
     }
 
     if (*cert == NULL) {
@@ -283,12 +272,10 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
 
     /* at most 64 characters; clients check only the subjectAltName */
 
-    leaf->cert = mint_sign(&(mint_request_t) {
-        .cn = name->host_len <= 64 ? name->host : "agent broker leaf",
-        .days = MINT_LEAF_DAYS, .issuer = mint->cert,
-        .issuer_key = mint->key, .key = mint->leaf_key, .name = name,
-        .extensions = extensions
-    });
+    leaf->cert = mint_sign(name->host_len <= 64 ? name->host
+                                                : "agent broker leaf",
+                           MINT_LEAF_DAYS, mint->leaf_key, mint->cert,
+                           mint->key, name, extensions);
     if (leaf->cert == NULL) {
         free(leaf);
         return NULL;
@@ -329,12 +316,18 @@ mint_cached(const mint_t *mint)
 }
 
 
-/* A certificate that began a day ago. */
+/*
+ * A certificate that began a day ago.  Without an issuer it is its own; without
+ * a name it has no subjectAltName.
+ */
 
 static X509 *
-mint_sign(const mint_request_t *request)
+mint_sign(const char *cn, int days, EVP_PKEY *key, X509 *issuer,
+    EVP_PKEY *issuer_key, const authority_t *name,
+    const mint_extension_t *extensions)
 {
-    X509                    *x, *issuer;
+    X509                    *x;
+    X509_NAME               *subject;
     const mint_extension_t  *ext;
 
     x = X509_new();
@@ -342,23 +335,31 @@ mint_sign(const mint_request_t *request)
         return NULL;
     }
 
-    issuer = request->issuer ? request->issuer : x;
+    issuer = issuer ? issuer : x;
+    subject = X509_get_subject_name(x);
 
-    if (mint_begin(x, request->cn, -MINT_DAY, request->days * MINT_DAY) != 0
+    if (mint_number(x) != 0
+        || X509_set_version(x, X509_VERSION_3) != 1
+        || X509_gmtime_adj(X509_getm_notBefore(x), -MINT_DAY) == NULL
+        || X509_gmtime_adj(X509_getm_notAfter(x), (long) days * MINT_DAY)
+           == NULL
+        || X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_ASC,
+                                      (const unsigned char *) cn, -1, -1, 0)
+           != 1
         || X509_set_issuer_name(x, X509_get_subject_name(issuer)) != 1
-        || X509_set_pubkey(x, request->key) != 1
-        || (request->name && mint_name(x, request->name) != 0))
+        || X509_set_pubkey(x, key) != 1
+        || (name && mint_name(x, name) != 0))
     {
         goto failed;
     }
 
-    for (ext = request->extensions; ext->value; ext++) {
+    for (ext = extensions; ext->value; ext++) {
         if (mint_extend(x, issuer, ext->nid, ext->value) != 0) {
             goto failed;
         }
     }
 
-    if (X509_sign(x, request->issuer_key, EVP_sha256()) != 0) {
+    if (X509_sign(x, issuer_key, EVP_sha256()) != 0) {
         return x;
     }
 
@@ -370,14 +371,14 @@ failed:
 }
 
 
-/* Version, serial number, time and subject. */
+/* A random serial number. */
 
 static int
-mint_begin(X509 *cert, const char *cn, long from, long to)
+mint_number(X509 *cert)
 {
-    X509_NAME      *subject;
-    unsigned char   serial[16];
+    int             rc;
     BIGNUM         *n;
+    unsigned char   serial[16];
 
     if (RAND_bytes(serial, sizeof(serial)) != 1) {
         return -1;
@@ -387,24 +388,12 @@ mint_begin(X509 *cert, const char *cn, long from, long to)
     serial[0] |= 0x40;
 
     n = BN_bin2bn(serial, sizeof(serial), NULL);
-    subject = X509_get_subject_name(cert);
 
-    if (n == NULL
-        || BN_to_ASN1_INTEGER(n, X509_get_serialNumber(cert)) == NULL
-        || X509_set_version(cert, X509_VERSION_3) != 1
-        || X509_gmtime_adj(X509_getm_notBefore(cert), from) == NULL
-        || X509_gmtime_adj(X509_getm_notAfter(cert), to) == NULL
-        || X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_ASC,
-                                      (const unsigned char *) cn, -1, -1, 0)
-           != 1)
-    {
-        BN_free(n);
-        return -1;
-    }
+    rc = n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(cert)) ? 0 : -1;
 
     BN_free(n);
 
-    return 0;
+    return rc;
 }
 
 

@@ -26,8 +26,6 @@ static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
     const char *door, u_char *query, size_t n, u_char *answer);
 static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason);
-static void ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
-    ngx_agent_reason_e reason, const u_char *policy);
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
 
@@ -284,12 +282,21 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
 }
 
 
+/*
+ * Records a refusal in the audit, and in the task's result: a program that
+ * resolves a name before it connects makes no request that could be refused.
+ */
+
 static void
 ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason)
 {
-    audit_line_t           line;
-    ngx_agent_slot_view_t  view;
+    char                    text[NGX_AGENT_HINT_MAX];
+    authority_t            *name;
+    audit_line_t            line;
+    ngx_agent_ctx_t         ctx;
+    ngx_agent_policies_t   *set;
+    ngx_agent_slot_view_t   view;
 
     if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
         return;
@@ -308,24 +315,6 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     audit_line_number(&line, "type", query->type);
 
     (void) ngx_agent_audit_write(&line, task->id);
-
-    ngx_agent_dns_refuse(task, query, reason, view.policy);
-}
-
-
-/*
- * Adds the refusal to the task's result: a program that resolves a name before
- * it connects makes no request that could be refused.
- */
-
-static void
-ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
-    ngx_agent_reason_e reason, const u_char *policy)
-{
-    char                   text[NGX_AGENT_HINT_MAX];
-    authority_t           *name;
-    ngx_agent_ctx_t        ctx;
-    ngx_agent_policies_t  *set;
 
     ngx_memzero(&ctx, sizeof(ngx_agent_ctx_t));
 
@@ -346,7 +335,7 @@ ngx_agent_dns_refuse(ngx_agent_task_t *task, dns_query_t *query,
     set = ngx_agent_policies_get(ngx_cycle->log);
 
     if (set) {
-        ctx.policy = policy_set_find(set->policies, (char *) policy);
+        ctx.policy = policy_set_find(set->policies, (char *) view.policy);
     }
 
     ngx_agent_usage_refuse(task->id, &ctx.target, reason, 1,

@@ -109,8 +109,6 @@ ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     int           rc;
     BIO          *bio;
-    char         *text;
-    long          len;
     u_char       *path, *temp;
     ngx_fd_t      fd;
     const char   *why;
@@ -184,31 +182,26 @@ ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;                      /* nginx -t writes no file */
     }
 
-    bio = BIO_new(BIO_s_mem());
     rc = 0;
 
-    if (bio
-        && PEM_write_bio_PrivateKey(bio, amcf->ca_key, NULL, NULL, 0, NULL,
-                                    NULL) == 1
-        && PEM_write_bio_X509(bio, amcf->ca_cert) == 1)
-    {
-        len = BIO_get_mem_data(bio, &text);
+    (void) unlink((char *) temp);
 
-        (void) unlink((char *) temp);
+    fd = open((char *) temp, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
+              0600);
 
-        fd = open((char *) temp,
-                  O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW, 0600);
+    if (fd != NGX_INVALID_FILE) {
+        bio = BIO_new_fd(fd, BIO_NOCLOSE);
 
-        if (fd != NGX_INVALID_FILE) {
-            rc = write(fd, text, len) == len && fsync(fd) == 0
-                 && rename((char *) temp, (char *) path) == 0;
-            (void) close(fd);
-        }
+        rc = bio
+             && PEM_write_bio_PrivateKey(bio, amcf->ca_key, NULL, NULL, 0,
+                                         NULL, NULL) == 1
+             && PEM_write_bio_X509(bio, amcf->ca_cert) == 1
+             && fsync(fd) == 0
+             && rename((char *) temp, (char *) path) == 0;
 
-        ngx_explicit_memzero(text, len);
+        BIO_free(bio);
+        (void) close(fd);
     }
-
-    BIO_free(bio);
 
     if (!rc) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,

@@ -29,6 +29,13 @@ typedef struct {
 } ngx_agent_keepalive_key_t;
 
 
+/* keys are compared as bytes */
+
+_Static_assert(offsetof(ngx_agent_keepalive_key_t, host)
+               == PROTOCOL_ID_LEN + sizeof(uint64_t) + sizeof(in_port_t) + 2,
+               "a key has padding");
+
+
 typedef struct {
     ngx_queue_t                queue;       /* most recently used first */
     ngx_agent_keepalive_key_t  key;
@@ -49,8 +56,8 @@ static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
     ngx_agent_task_t *task);
 static void ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx,
     ngx_agent_keepalive_key_t *key);
-static ngx_uint_t ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx,
-    ngx_agent_keepalive_key_t *key);
+static ngx_agent_keepalive_t *ngx_agent_keepalive_find(ngx_queue_t *queue,
+    ngx_agent_ctx_t *ctx, address_t **judged);
 static address_t *ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_keepalive_t *item);
 static void ngx_agent_keepalive_idle(ngx_event_t *ev);
@@ -88,26 +95,13 @@ address_t *
 ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
     address_t              *a;
-    ngx_queue_t            *q;
     ngx_connection_t       *c;
     ngx_agent_keepalive_t  *item;
 
-    ngx_agent_queue_each(q, &ngx_agent_connections) {
-        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
-
-        if (ngx_agent_keepalive_fits(ctx, &item->key)) {
-
-            a = ngx_agent_keepalive_judged(ctx, item);
-
-            if (a) {
-                goto found;
-            }
-        }
+    item = ngx_agent_keepalive_find(&ngx_agent_connections, ctx, &a);
+    if (item == NULL) {
+        return NULL;
     }
-
-    return NULL;
-
-found:
 
     c = item->connection;
 
@@ -227,21 +221,17 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 ngx_ssl_session_t *
 ngx_agent_keepalive_session_get(ngx_agent_ctx_t *ctx)
 {
-    ngx_queue_t            *q;
     ngx_agent_keepalive_t  *item;
 
-    ngx_agent_queue_each(q, &ngx_agent_sessions) {
-        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
-
-        if (ngx_agent_keepalive_fits(ctx, &item->key)) {
-            ngx_queue_remove(q);
-            ngx_queue_insert_head(&ngx_agent_sessions, q);
-
-            return item->session;
-        }
+    item = ngx_agent_keepalive_find(&ngx_agent_sessions, ctx, NULL);
+    if (item == NULL) {
+        return NULL;
     }
 
-    return NULL;
+    ngx_queue_remove(&item->queue);
+    ngx_queue_insert_head(&ngx_agent_sessions, &item->queue);
+
+    return item->session;
 }
 
 
@@ -341,15 +331,16 @@ ngx_agent_keepalive_oldest(ngx_agent_task_t *task)
     ngx_queue_t            *q;
     ngx_agent_keepalive_t  *item;
 
-    q = ngx_queue_last(&ngx_agent_connections);
-    item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
-
-    while (task && item->task != task) {
-        q = ngx_queue_prev(q);
+    for (q = ngx_queue_last(&ngx_agent_connections);
+         /* void */ ;
+         q = ngx_queue_prev(q))
+    {
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
-    }
 
-    return item;
+        if (task == NULL || item->task == task) {
+            return item;
+        }
+    }
 }
 
 
@@ -365,17 +356,38 @@ ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
 }
 
 
-static ngx_uint_t
-ngx_agent_keepalive_fits(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_key_t *key)
+/* Of a connection also *judged: its address, which the request may use. */
+
+static ngx_agent_keepalive_t *
+ngx_agent_keepalive_find(ngx_queue_t *queue, ngx_agent_ctx_t *ctx,
+    address_t **judged)
 {
-    return key->generation == ctx->set->generation
-           && key->port == ctx->port
-           && key->tls == ctx->tls
-           && key->host_len == ctx->target.authority.host_len
-           && ngx_memcmp(key->host, ctx->target.authority.host,
-                         key->host_len)
-              == 0
-           && ngx_memcmp(key->task, ctx->task->id, PROTOCOL_ID_LEN) == 0;
+    size_t                      len;
+    ngx_queue_t                *q;
+    ngx_agent_keepalive_t      *item;
+    ngx_agent_keepalive_key_t   key;
+
+    ngx_agent_keepalive_key(ctx, &key);
+
+    len = offsetof(ngx_agent_keepalive_key_t, host) + key.host_len;
+
+    ngx_agent_queue_each(q, queue) {
+        item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
+
+        if (ngx_memcmp(&item->key, &key, len) != 0) {
+            continue;
+        }
+
+        if (judged) {
+            *judged = ngx_agent_keepalive_judged(ctx, item);
+        }
+
+        if (judged == NULL || *judged) {
+            return item;
+        }
+    }
+
+    return NULL;
 }
 
 
