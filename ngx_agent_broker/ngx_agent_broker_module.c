@@ -337,7 +337,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         if (amcf->set->policies_count || amcf->vault) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "there is no \"agent_control\" in any server: "
-                          "nobody could open a task");
+                          "no task could be opened");
             return NGX_ERROR;
         }
 

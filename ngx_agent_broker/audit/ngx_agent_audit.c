@@ -302,8 +302,8 @@ ngx_agent_audit_flush(void)
 
     if (cut) {
         ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, 0,
-                      "%O bytes were cut off the audit file: move it away "
-                      "and reopen instead, that loses no line", cut);
+                      "%O bytes were cut off the audit file: to rotate it, "
+                      "move it away and reopen, which loses no line", cut);
 
         ngx_agent_audit_cut(cut);
     }

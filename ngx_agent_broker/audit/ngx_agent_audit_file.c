@@ -122,8 +122,8 @@ ngx_agent_audit_file_descriptor(ngx_str_t *name, int flags, struct stat *st,
 
     if (st->st_uid != geteuid() && st->st_uid != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "\"agent_audit\" file \"%V\" is of uid %uD, who could "
-                      "change what is recorded: chown %uD %V",
+                      "\"agent_audit\" file \"%V\" belongs to uid %uD, which "
+                      "could change the record: chown %uD %V",
                       name, st->st_uid, geteuid(), name);
         goto failed;
     }
@@ -293,8 +293,8 @@ ngx_agent_audit_file_reopen(ngx_open_file_t *file, ngx_log_t *log)
 
     if (fd == NGX_INVALID_FILE) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "the audit goes on in the file that it had: mend "
-                      "\"%V\", then reopen again", &amcf->audit_file);
+                      "the audit stays in its old file: fix \"%V\", then "
+                      "reopen again", &amcf->audit_file);
         return;
     }
 
@@ -329,8 +329,8 @@ ngx_agent_audit_file_reopen(ngx_open_file_t *file, ngx_log_t *log)
 
     if (rc == NGX_ERROR) {
         ngx_log_error(NGX_LOG_EMERG, log, err,
-                      "the workers cannot be given the new audit file, it "
-                      "goes on in the one that it had: reopen again");
+                      "the new audit file cannot be passed to the workers, "
+                      "the audit stays in its old file: reopen again");
     }
 }
 
@@ -363,8 +363,8 @@ ngx_agent_audit_file_start(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
             /* too late to refuse the reload: the old workers record nothing */
 
             ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
-                          "the workers that leave cannot be given the new "
-                          "audit file: their requests are refused");
+                          "the new audit file cannot be passed to workers "
+                          "that are shutting down: their requests are refused");
 
             ngx_agent_audit_fd_skip(shared);
         }

@@ -167,7 +167,8 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     if (n > NGX_AGENT_PER_UID) {
         ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
-                                  "this user has %d control connections",
+                                  "this user already has %d control "
+                                  "connections",
                                   NGX_AGENT_PER_UID);
         return;
     }
@@ -175,13 +176,13 @@ ngx_agent_control_init(ngx_connection_t *c)
     if (ngx_agent_launcher_is_parked(l->peer.uid)) {
         ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "this user handed over a descriptor that "
-                                  "was no socket");
+                                  "was not a socket");
         return;
     }
 
     if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
         ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
-                                  "a launcher does not run inside a box");
+                                  "a launcher cannot run inside a box");
         return;
     }
 

@@ -262,8 +262,8 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
         ngx_agent_launcher_send(l,
                  json_pack("{s:b, s:s, s:s}", "ok", 0,
                            "error", PROTOCOL_AUDIT_BUDGET,
-                           "message", "the task has filled its share of the "
-                           "audit, and has ended"));
+                           "message", "the task has used up its audit_budget, "
+                           "and has ended"));
         return;
     }
 
@@ -347,7 +347,7 @@ ngx_agent_launcher_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
     /* past the bound the number leaks: nothing is worth a stopped worker */
 
     ngx_log_error(NGX_LOG_ERR, l->connection->log, 0,
-                  "uid %uD handed over a descriptor that is no socket",
+                  "uid %uD handed over a descriptor that is not a socket",
                   l->peer.uid);
 }
 

@@ -216,7 +216,7 @@ ngx_agent_listen_directory(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
     }
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "the directory of \"agent_control\" \"%V\" is not there: "
+                  "the directory of \"agent_control\" \"%V\" does not exist: "
                   "install -d -m 755 %s in %s:%ui", &ascf->control, dir,
                   ascf->file, ascf->line);
 
@@ -241,8 +241,8 @@ ngx_agent_listen_probe(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf)
 
     if (!S_ISSOCK(st.st_mode)) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"agent_control\" \"%V\" is there and is no socket "
-                      "in %s:%ui", &ascf->control, ascf->file, ascf->line);
+                      "\"agent_control\" \"%V\" exists and is not a socket in "
+                      "%s:%ui", &ascf->control, ascf->file, ascf->line);
         return NGX_ERROR;
     }
 

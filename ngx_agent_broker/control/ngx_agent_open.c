@@ -181,9 +181,9 @@ ngx_agent_open_env(ngx_agent_launcher_t *l, const policy_t *policy,
         if (i == policy->env_count || !json_is_string(value)) {
             (void) policy_error(err, "variable", name,
                                 i == policy->env_count
-                                ? "is not in \"env\" of the policy: ask its "
-                                  "operator to add it there, or leave it out"
-                                : "has a value that is no string");
+                                ? "is not listed in the policy's \"env\": ask "
+                                  "its operator to add it, or leave it out"
+                                : "has a value that is not a string");
             ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST, "%s", err);
             return NGX_DECLINED;
         }
@@ -413,7 +413,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
                                             : PROTOCOL_BAD_DESCRIPTOR,
                          rc == NGX_DECLINED
                          ? "the task has ended"
-                         : "the net namespace is not this task's alone");
+                         : "the net namespace is also another task's");
         return NGX_DECLINED;
     }
 

@@ -73,7 +73,7 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
 
     if (!(ngx_agent_ops[op].phases & (1 << l->phase))) {
         ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
-                                  "\"%s\" is not awaited here",
+                                  "\"%s\" is not expected now",
                                   message_op_name(op));
 
     } else if (l->fds_count && !ngx_agent_ops[op].fds) {

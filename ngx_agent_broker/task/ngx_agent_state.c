@@ -105,9 +105,8 @@ ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         }
 
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"agent_state\" \"%V\" must be a directory of the "
-                      "user that starts nginx, and of nobody else: "
-                      "chmod 700 %V",
+                      "\"agent_state\" \"%V\" must be a directory that only "
+                      "the user who starts nginx can use: chmod 700 %V",
                       &amcf->state_dir, &amcf->state_dir);
         return NGX_ERROR;
     }
@@ -230,7 +229,7 @@ ngx_agent_state_signalled(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                   "process %i, which the pid file \"%V\" names, is not this "
-                  "broker's master: it gets no signal; remove the file",
+                  "broker's master, so no signal was sent; remove the file",
                   pid, &name);
 
     return NGX_ERROR;

@@ -491,7 +491,7 @@ refused('agent_control at a long path',
         qr/longer than a socket's may be: 121 bytes, at most 107/);
 refused('agent_control in no directory', http('', control =>
         'agent_control unix:' . $t->dir . '/none/c.sock; #!'),
-        qr{none/c\.sock" is not there: install -d -m 755 \S+/none in });
+        qr{none/c\.sock" does not exist: install -d -m 755 \S+/none in });
 refused('agent_control twice', http('', control =>
         "agent_control unix:%CONTROL%;\nagent_control unix:/tmp/x; #!"),
         qr/is duplicate/);
@@ -892,7 +892,7 @@ subtest 'E-009 a file that is not a socket is not removed' => sub {
     my ($pid, $status, $said) = start($p, $http);
     ok($status,
        'a start with a regular file in place of the socket is refused');
-    like($said, qr/is there and is no socket in \S+nginx\.conf:\d+/,
+    like($said, qr/exists and is not a socket in \S+nginx\.conf:\d+/,
          'it says why, with the line');
     is($t->read($file), "precious\n", 'the file is untouched');
 };
@@ -1005,7 +1005,7 @@ subtest 'E-008 workers end with a master that is killed, the next one starts'
     chmod 0777, "$dir/sticky/own/state";
     refused('an agent_state that others may write', http('', zone =>
             "agent_state $dir/sticky/own/state;"),
-            qr/"agent_state" "\S+" must be a directory of .*chmod 700/);
+            qr/"agent_state" "\S+" must be a directory that only .*chmod 700/);
 
     SKIP: {
         skip 'only root can give directories away', 10 if !AgentTest::is_root();
