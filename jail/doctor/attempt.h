@@ -49,12 +49,9 @@ attempt_call_t  attempt_variable, attempt_read, attempt_target_file,
                 attempt_fork;
 
 /* attempt_refused.c: what a box refuses, and a host might not */
-attempt_call_t  attempt_address, attempt_create, attempt_raw_socket,
-                attempt_socket, attempt_process, attempt_own_process,
-                attempt_ptrace, attempt_signal, attempt_mount, attempt_mkdir,
-                attempt_unshare, attempt_keyctl, attempt_getpid,
-                attempt_tiocsti, attempt_winsize, attempt_device,
-                attempt_fifo, attempt_bpf, attempt_io_uring, attempt_epoll,
+attempt_call_t  attempt_address, attempt_create, attempt_process,
+                attempt_own_process, attempt_ptrace, attempt_signal,
+                attempt_mkdir, attempt_tiocsti, attempt_winsize,
                 attempt_setuid, attempt_setuid_own;
 
 

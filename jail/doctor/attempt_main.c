@@ -8,8 +8,15 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/io_uring.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,10 +25,16 @@
 #include "run/run.h"
 
 
+/* A function, or one system call, which succeeds unless it is refused. */
 typedef struct {
     attempt_call_t  *call;
     const char      *arg;
+    long             number;    /* call is NULL */
+    long             args[5];
 } attempt_step_t;
+
+#define RUN(function, argument)  { .call = (function), .arg = (argument) }
+#define CALL(nr, ...)            { .number = (nr), .args = { __VA_ARGS__ } }
 
 
 typedef struct {
@@ -36,48 +49,65 @@ typedef struct {
 static int attempt_in_child(const attempt_step_t *step, const target_t *t);
 
 
+/* arguments of the calls below */
+
+static const union bpf_attr  attempt_map = {
+    .map_type = BPF_MAP_TYPE_ARRAY,
+    .key_size = 4, .value_size = 4, .max_entries = 1
+};
+
+static struct io_uring_params  attempt_ring;
+
+
 static const attempt_t  attempts[] = {
 
     { "environment", "a caller's variable", true,
-      { attempt_variable, TARGET_SECRET }, { attempt_variable, "PATH" } },
+      RUN(attempt_variable, TARGET_SECRET), RUN(attempt_variable, "PATH") },
     { "files", "a caller's file", true,
-      { attempt_target_file, NULL }, { attempt_read, "/etc/passwd" } },
+      RUN(attempt_target_file, NULL), RUN(attempt_read, "/etc/passwd") },
     { "sockets", "a connection to the host", true,
-      { attempt_target_port, NULL }, { attempt_loopback, NULL } },
+      RUN(attempt_target_port, NULL), RUN(attempt_loopback, NULL) },
     { "subprocesses", "a process left behind", true,
-      { attempt_leave, NULL }, { attempt_fork, NULL } },
+      RUN(attempt_leave, NULL), RUN(attempt_fork, NULL) },
 
     { "connect_out", "reaching another machine", false,
-      { attempt_address, "192.0.2.1" /* RFC 5737: unused */ },
-      { attempt_loopback, NULL } },
+      RUN(attempt_address, "192.0.2.1" /* RFC 5737: unused */),
+      RUN(attempt_loopback, NULL) },
     { "raw_socket", "a raw socket", false,
-      { attempt_raw_socket, NULL }, { attempt_socket, NULL } },
+      CALL(SYS_socket, AF_INET, SOCK_RAW, 1),
+      CALL(SYS_socket, AF_INET, SOCK_DGRAM) },
     { "write_root", "writing into /", false,
-      { attempt_create, "/attempt" }, { attempt_create, "attempt" } },
+      RUN(attempt_create, "/attempt"), RUN(attempt_create, "attempt") },
     { "write_usr", "writing into /usr", false,
-      { attempt_create, "/usr/attempt" }, { attempt_create, "attempt" } },
+      RUN(attempt_create, "/usr/attempt"), RUN(attempt_create, "attempt") },
     { "read_shadow", "reading /etc/shadow", false,
-      { attempt_read, "/etc/shadow" }, { attempt_read, "/etc/passwd" } },
+      RUN(attempt_read, "/etc/shadow"), RUN(attempt_read, "/etc/passwd") },
     { "host_processes", "seeing the host's processes", false,
-      { attempt_process, NULL }, { attempt_own_process, NULL } },
+      RUN(attempt_process, NULL), RUN(attempt_own_process, NULL) },
     { "ptrace", "tracing a process", false,
-      { attempt_ptrace, NULL }, { attempt_signal, NULL } },
+      RUN(attempt_ptrace, NULL), RUN(attempt_signal, NULL) },
     { "mount", "mounting", false,
-      { attempt_mount, "directory" }, { attempt_mkdir, "directory" } },
+      CALL(SYS_mount, (long) "none", (long) "directory", (long) "tmpfs"),
+      RUN(attempt_mkdir, "directory") },
     { "unshare", "a user namespace", false,
-      { attempt_unshare, NULL }, { attempt_fork, NULL } },
+      CALL(SYS_unshare, CLONE_NEWUSER), RUN(attempt_fork, NULL) },
     { "keyctl", "the kernel's keyrings", false,
-      { attempt_keyctl, NULL }, { attempt_getpid, NULL } },
+      /* KEYCTL_GET_KEYRING_ID of KEY_SPEC_USER_KEYRING */
+      CALL(SYS_keyctl, 0, -4), CALL(SYS_getpid, 0) },
     { "tiocsti", "typing into a terminal", false,
-      { attempt_tiocsti, NULL }, { attempt_winsize, NULL } },
+      RUN(attempt_tiocsti, NULL), RUN(attempt_winsize, NULL) },
     { "mknod", "a device node", false,
-      { attempt_device, "device" }, { attempt_fifo, "fifo" } },
+      /* the number of sda, 8:0 */
+      CALL(SYS_mknodat, AT_FDCWD, (long) "device", S_IFBLK|0600, 0x800),
+      CALL(SYS_mknodat, AT_FDCWD, (long) "fifo", S_IFIFO|0600) },
     { "bpf", "a program for the kernel", false,
-      { attempt_bpf, NULL }, { attempt_getpid, NULL } },
+      CALL(SYS_bpf, BPF_MAP_CREATE, (long) &attempt_map,
+           sizeof(attempt_map)), CALL(SYS_getpid, 0) },
     { "io_uring", "io_uring", false,
-      { attempt_io_uring, NULL }, { attempt_epoll, NULL } },
+      CALL(SYS_io_uring_setup, 1, (long) &attempt_ring),
+      CALL(SYS_epoll_create1, 0) },
     { "setuid", "becoming root", false,
-      { attempt_setuid, NULL }, { attempt_setuid_own, NULL } },
+      RUN(attempt_setuid, NULL), RUN(attempt_setuid_own, NULL) },
 
     { .name = NULL }
 };
@@ -143,13 +173,21 @@ attempt_main(int argc, char **argv)
 static int
 attempt_in_child(const attempt_step_t *step, const target_t *t)
 {
-    int    status;
-    pid_t  pid;
+    int          status;
+    pid_t        pid;
+    const long  *a;
 
     pid = fork();
 
     if (pid == 0) {
-        _exit(step->call(t, step->arg) & 255);
+
+        if (step->call) {
+            _exit(step->call(t, step->arg) & 255);
+        }
+
+        a = step->args;
+        _exit(syscall(step->number, a[0], a[1], a[2], a[3], a[4]) == -1
+              ? errno & 255 : 0);
     }
 
     if (pid == -1) {

@@ -1,23 +1,16 @@
 /*
- * Actions that a box refuses and a host might not, with the control of each.
- * Tried in a box only.  The arguments are valid, so that an action succeeds
- * where nothing refuses it.
+ * Actions that a box refuses and a host might not, with the control of each,
+ * if they take more than one system call.  Tried in a box only.  The arguments
+ * are valid, so that an action succeeds where nothing refuses it.
  */
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
-#include <linux/io_uring.h>
-#include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,20 +32,6 @@ int
 attempt_create(const target_t *t, const char *path)
 {
     return attempt_open(path, O_WRONLY|O_CREAT);
-}
-
-
-int
-attempt_raw_socket(const target_t *t, const char *arg)
-{
-    return socket(AF_INET, SOCK_RAW, 1) == -1 ? errno : 0;
-}
-
-
-int
-attempt_socket(const target_t *t, const char *arg)
-{
-    return socket(AF_INET, SOCK_DGRAM, 0) == -1 ? errno : 0;
 }
 
 
@@ -115,40 +94,9 @@ attempt_on_child(bool trace)
 
 
 int
-attempt_mount(const target_t *t, const char *path)
-{
-    return syscall(SYS_mount, "none", path, "tmpfs", 0, NULL) == -1 ? errno
-                                                                    : 0;
-}
-
-
-int
 attempt_mkdir(const target_t *t, const char *path)
 {
     return mkdir(path, 0700) == -1 && errno != EEXIST ? errno : 0;
-}
-
-
-int
-attempt_unshare(const target_t *t, const char *arg)
-{
-    return unshare(CLONE_NEWUSER) == -1 ? errno : 0;
-}
-
-
-int
-attempt_keyctl(const target_t *t, const char *arg)
-{
-    /* KEYCTL_GET_KEYRING_ID of KEY_SPEC_USER_KEYRING */
-
-    return syscall(SYS_keyctl, 0, -4, 0, 0, 0) == -1 ? errno : 0;
-}
-
-
-int
-attempt_getpid(const target_t *t, const char *arg)
-{
-    return syscall(SYS_getpid) > 0 ? 0 : errno;
 }
 
 
@@ -189,54 +137,6 @@ attempt_tty(unsigned long request, void *arg)
     }
 
     return ioctl(slave, request, arg) == -1 ? errno : 0;
-}
-
-
-int
-attempt_device(const target_t *t, const char *path)
-{
-    return mknod(path, S_IFBLK|0600, makedev(8, 0)) == -1 ? errno : 0;
-}
-
-
-int
-attempt_fifo(const target_t *t, const char *path)
-{
-    return mkfifo(path, 0600) == -1 && errno != EEXIST ? errno : 0;
-}
-
-
-int
-attempt_bpf(const target_t *t, const char *arg)
-{
-    union bpf_attr  attr;
-
-    (void) memset(&attr, 0, sizeof(attr));
-    attr.map_type = BPF_MAP_TYPE_ARRAY;
-    attr.key_size = 4;
-    attr.value_size = 4;
-    attr.max_entries = 1;
-
-    return syscall(SYS_bpf, BPF_MAP_CREATE, &attr, sizeof(attr)) == -1
-           ? errno : 0;
-}
-
-
-int
-attempt_io_uring(const target_t *t, const char *arg)
-{
-    struct io_uring_params  params;
-
-    params = (struct io_uring_params) { 0 };
-
-    return syscall(SYS_io_uring_setup, 1, &params) == -1 ? errno : 0;
-}
-
-
-int
-attempt_epoll(const target_t *t, const char *arg)
-{
-    return syscall(SYS_epoll_create1, 0) == -1 ? errno : 0;
 }
 
 

@@ -162,63 +162,51 @@ workspace_free(workspace_t *w)
 static int
 workspace_busy(workspace_t *w, const struct stat *st, fault_t *fault)
 {
-    int            err;
-    FILE          *locks;
-    char           line[256], comm[32], path[64];
+    FILE          *f;
+    char           line[256], path[64], comm[32], holder[64];
     unsigned       maj, min;
     unsigned long  ino;
-    int            pid, holder;
+    int            pid;
 
-    err = errno;
-
-    if (err != EWOULDBLOCK) {
-        return fault_set(fault, STAGE_WORKSPACE, err,
+    if (errno != EWOULDBLOCK) {
+        return fault_set(fault, STAGE_WORKSPACE, errno,
                          "the workspace %.200s cannot be locked", w->path);
     }
 
-    holder = 0;
-    locks = fopen("/proc/locks", "re");
+    path[0] = '\0';
+    (void) strcpy(holder, "another process");
+    f = fopen("/proc/locks", "re");
 
-    while (locks && fgets(line, sizeof(line), locks)) {
+    while (f && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "%*d: FLOCK %*s WRITE %d %x:%x:%lu", &pid, &maj,
                    &min, &ino) == 4
             && ino == st->st_ino && maj == major(st->st_dev)
-            && min == minor(st->st_dev))
+            && min == minor(st->st_dev) && pid > 0)
         {
-            holder = pid;
+            (void) sprintf(holder, "process %d", pid);
+            (void) sprintf(path, "/proc/%d/comm", pid);
         }
     }
 
-    if (locks) {
-        (void) fclose(locks);
+    if (f) {
+        (void) fclose(f);
     }
 
-    comm[0] = '\0';
+    f = fopen(path, "re");
 
-    if (holder > 0) {
-        (void) sprintf(path, "/proc/%d/comm", holder);
-        locks = fopen(path, "re");
-
-        if (locks) {
-            (void) !fgets(line, 17, locks);
-            (void) fclose(locks);
-            line[strcspn(line, "\n")] = '\0';
-            utf8_escape(line, comm, sizeof(comm));
-        }
+    if (f && fgets(line, 17, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        utf8_escape(line, comm, sizeof(comm));
+        (void) sprintf(holder + strlen(holder), " (%s)", comm);
     }
 
-    if (holder > 0) {
-        return fault_set_cause(fault, STAGE_WORKSPACE, 0,
-                               CAUSE_WORKSPACE_BUSY,
-                               "the workspace %.200s is in use by process "
-                               "%d%s%s%s", w->path, holder,
-                               comm[0] ? " (" : "", comm,
-                               comm[0] ? ")" : "");
+    if (f) {
+        (void) fclose(f);
     }
 
     return fault_set_cause(fault, STAGE_WORKSPACE, 0, CAUSE_WORKSPACE_BUSY,
-                           "the workspace %.200s is in use by another process",
-                           w->path);
+                           "the workspace %.200s is in use by %s", w->path,
+                           holder);
 }
 
 
