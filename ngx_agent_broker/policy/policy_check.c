@@ -39,7 +39,7 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         why = "has half a credential: a kind and an entry belong together";
 
     } else if (rule->credential && !policy_is_name(rule->credential)) {
-        why = "has a credential whose entry is no name";
+        why = "has a credential whose entry is not a name";
 
     } else if (rule->credential && rule->plaintext) {
         why = "would send its credential in cleartext: \"plaintext\" and a "

@@ -17,13 +17,13 @@ policy_rule_add_method(policy_rule_t *rule, const char *method,
 {
     if (strchr(method, ',')) {
         return policy_error(err, "method", method,
-                            "is no method: separate them by spaces, as in "
+                            "is not a method: separate them by spaces, as in "
                             "\"methods GET POST\"");
     }
 
     if (!policy_is_method(method)) {
         return policy_error(err, "method", method,
-                            "is no method: they are written in capitals");
+                            "is not a method: write it in capitals");
     }
 
     if (strcmp(method, "CONNECT") == 0) {

@@ -84,8 +84,9 @@ policy_set_add(policy_set_t *set, const char *name,
 
     if (!policy_is_name(name)) {
         (void) policy_error(err, "policy", name,
-                            "is no name: 1 to 64 letters, digits, \"_\", "
-                            "\".\" and \"-\", the last two not first");
+                            "is not a name: 1 to 64 letters, digits, "
+                            "\"_\", \".\" and \"-\", beginning with a "
+                            "letter, digit or \"_\"");
         return NULL;
     }
 

@@ -307,12 +307,12 @@ policy_env_refusal(const char *name)
             && name[n] != '_'
             && (n == 0 || name[n] < '0' || name[n] > '9'))
         {
-            return "is no name of an environment variable";
+            return "is not the name of an environment variable";
         }
     }
 
     if (n == 0 || n > ENV_MAX) {
-        return "is no name of an environment variable";
+        return "is not the name of an environment variable";
     }
 
     for (i = 0; i < sizeof(env_refusals) / sizeof(env_refusals[0]); i++) {

@@ -232,7 +232,7 @@ parse_line(const unsigned char *p, size_t n, vault_line_t *line)
         /* a comment may say what it likes, but in one line */
 
         if (memchr(p, '\0', n)) {
-            return "a NUL byte: this is no text";
+            return "a NUL byte: the vault is a text file";
         }
 
         return NULL;
@@ -274,7 +274,7 @@ parse_line(const unsigned char *p, size_t n, vault_line_t *line)
     for ( /* void */ ; i < n; i++) {
 
         if (p[i] == '\r') {
-            return "a carriage return: lines must end in a newline alone";
+            return "a carriage return: lines must end in a newline only";
         }
 
         if (p[i] < 0x20 || p[i] > 0x7e) {

@@ -211,7 +211,7 @@ refused('a credential for TRACE',
         host("methods TRACE;\nbearer api;\n} #!\nhost b.internal {"),
         qr/TRACE/);
 refused('a credential by a strange name',
-        host("bearer 'a b';\n} #!\nhost b.internal {"), qr/is no name/);
+        host("bearer 'a b';\n} #!\nhost b.internal {"), qr/is not a name/);
 
 
 # Names

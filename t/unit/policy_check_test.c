@@ -50,7 +50,7 @@ test_rule_checks(void **state)
         { "a.test:9090", true, "key", NULL, NULL, "cleartext" },
         { "a.test", true, NULL, NULL, NULL, "exact port" },
         { "*.a.test", false, "key", NULL, NULL, "exact host" },
-        { "a.test", false, "no name", NULL, NULL, "entry is no name" },
+        { "a.test", false, "no name", NULL, NULL, "entry is not a name" },
         { "a.test", false, "key", NULL, "TRACE", "TRACE" },
         { "a.test", false, NULL, NULL, "TRACE", NULL },
         { "a.test", false, NULL, "127.0.0.0/8", NULL, "exact port" },
