@@ -88,35 +88,25 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
     c = rev->data;
     ac = ngx_agent_task_connection(c);
 
-    if (c->close) {
-        ngx_http_close_connection(c);
-        return;
-    }
+    n = c->close ? 0 : recv(c->fd, head, sizeof(head),
+                            MSG_PEEK|MSG_DONTWAIT);
 
-    n = recv(c->fd, head, sizeof(head), MSG_PEEK|MSG_DONTWAIT);
-
-    if (rev->timedout) {
-        rev->timedout = 0;
-
-        /* part of a head: core ends it, which writes an audit line */
-
-        if (n > 0) {
-            ngx_agent_first_bytes_http(ac, 0);
-
-        } else {
-            ngx_http_close_connection(c);
-        }
-
-        return;
-    }
-
-    if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
+    if (n == -1 && ngx_socket_errno == NGX_EAGAIN && !rev->timedout) {
         ngx_agent_first_bytes_again(rev);
         return;
     }
 
     if (n <= 0) {
         ngx_http_close_connection(c);
+        return;
+    }
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        /* part of a head: core ends it, which writes an audit line */
+
+        ngx_agent_first_bytes_http(ac, 0);
         return;
     }
 
@@ -252,9 +242,9 @@ ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
     c = ac->connection;
     why = NULL;
 
-    ctx = ngx_pcalloc(c->pool, sizeof(ngx_agent_ctx_t));
+    ctx = ngx_agent_decide_begin(c->pool, ac->task);
 
-    if (ctx == NULL || ngx_agent_decide_begin(ctx, ac->task) != NGX_OK) {
+    if (ctx == NULL) {
         ngx_http_close_connection(c);
         return;
     }

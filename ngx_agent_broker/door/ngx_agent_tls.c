@@ -26,8 +26,7 @@ static int ngx_agent_tls_cert(SSL *ssl, void *data);
 static int ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out,
     unsigned char *outlen, const unsigned char *in, unsigned int inlen,
     void *data);
-static const char *ngx_agent_tls_sni(SSL *ssl, authority_t *name,
-    ngx_uint_t *given);
+static const char *ngx_agent_tls_sni(SSL *ssl, authority_t *name);
 static ngx_int_t ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac);
 static void ngx_agent_tls_refuse(ngx_agent_connection_t *ac,
     ngx_agent_reason_e reason, const char *why, const authority_t *name);
@@ -323,7 +322,6 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 {
     authority_t              name;
     const char              *why;
-    ngx_uint_t               given;
     ngx_connection_t        *c;
     ngx_agent_reason_e       reason;
     ngx_agent_connection_t  *ac;
@@ -339,12 +337,12 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 
     reason = NGX_AGENT_REASON_RULE;
 
-    why = ngx_agent_tls_sni(ssl, &name, &given);
+    why = ngx_agent_tls_sni(ssl, &name);
 
     if (why) {
         reason = NGX_AGENT_REASON_MALFORMED;
 
-    } else if (!given) {
+    } else if (name.host_len == 0) {
         name = ac->named;
 
         /* RFC 6066 section 3: an address is never in the SNI */
@@ -387,26 +385,24 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 }
 
 
-/* Reads the name in the client hello: NULL, or why it is refused. */
+/*
+ * Reads the name in the client hello: NULL, or why it is refused.  Without SNI
+ * the name is empty.
+ */
 
 static const char *
-ngx_agent_tls_sni(SSL *ssl, authority_t *name, ngx_uint_t *given)
+ngx_agent_tls_sni(SSL *ssl, authority_t *name)
 {
     size_t                n;
     const unsigned char  *p;
 
     ngx_memzero(name, sizeof(authority_t));
-    *given = 0;
 
-    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &p, &n) != 1) {
-        return NULL;
-    }
-
-    if (client_hello_server_name(p, n, name) != HELLO_OK) {
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &p, &n) == 1
+        && client_hello_server_name(p, n, name) != HELLO_OK)
+    {
         return "the SNI extension does not contain one valid name";
     }
-
-    *given = 1;
 
     return NULL;
 }
@@ -514,9 +510,9 @@ ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,
 
     pool = ac->connection->pool;
 
-    ctx = ngx_pcalloc(pool, sizeof(ngx_agent_ctx_t));
+    ctx = ngx_agent_decide_begin(pool, ac->task);
 
-    if (ctx == NULL || ngx_agent_decide_begin(ctx, ac->task) != NGX_OK) {
+    if (ctx == NULL) {
         return;
     }
 

@@ -50,8 +50,8 @@ ngx_agent_decide(ngx_http_request_t *r)
 
     if (ctx == NULL) {
 
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_agent_ctx_t));
-        if (ctx == NULL || ngx_agent_decide_begin(ctx, task) != NGX_OK) {
+        ctx = ngx_agent_decide_begin(r->pool, task);
+        if (ctx == NULL) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
@@ -92,10 +92,11 @@ ngx_agent_decide(ngx_http_request_t *r)
 }
 
 
-ngx_int_t
-ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
+ngx_agent_ctx_t *
+ngx_agent_decide_begin(ngx_pool_t *pool, ngx_agent_task_t *task)
 {
-    size_t  n;
+    size_t            n;
+    ngx_agent_ctx_t  *ctx;
 
     /* for 256 requests at once, since each call costs; new in each process */
 
@@ -108,11 +109,16 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
     if (pid != ngx_pid || used == sizeof(random)) {
 
         if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
-            return NGX_ERROR;
+            return NULL;
         }
 
         pid = ngx_pid;
         used = 0;
+    }
+
+    ctx = ngx_pcalloc(pool, sizeof(ngx_agent_ctx_t));
+    if (ctx == NULL) {
+        return NULL;
     }
 
     (void) ngx_hex_dump(ctx->request, random + used, n);
@@ -122,7 +128,7 @@ ngx_agent_decide_begin(ngx_agent_ctx_t *ctx, ngx_agent_task_t *task)
     ctx->uid = task->uid;
     ctx->started = ngx_current_msec;
 
-    return NGX_OK;
+    return ctx;
 }
 
 

@@ -46,7 +46,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size_t               size;
     target_t            *t;
     ngx_buf_t           *from, *to;
-    ngx_uint_t           websocket, hops;
+    ngx_uint_t           hops;
     ngx_pool_cleanup_t  *cln;
 
     from = r->upstream->request_bufs->buf;
@@ -116,9 +116,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         }
     }
 
-    websocket = ngx_agent_headers_is_websocket(r, ctx);
-
-    if (websocket) {
+    if (ngx_agent_headers_is_websocket(r, ctx)) {
         p = ngx_slprintf(p, last, "Connection: upgrade" CRLF
                                   "Upgrade: websocket" CRLF);
     }

@@ -37,8 +37,8 @@ const policy_rule_t *ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log,
 /* The handler of the preaccess phase: the verdict on a request. */
 ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 
-/* Sets the task, an id and the time in the context of a new request. */
-ngx_int_t ngx_agent_decide_begin(ngx_agent_ctx_t *ctx,
+/* The context of a new request, with its task, an id and the time; or NULL. */
+ngx_agent_ctx_t *ngx_agent_decide_begin(ngx_pool_t *pool,
     ngx_agent_task_t *task);
 
 /*

@@ -8,8 +8,6 @@
 #include "request/ngx_agent_request.h"
 
 
-static ngx_int_t ngx_agent_resolve_known(ngx_agent_ctx_t *ctx,
-    const address_t *addresses, ngx_uint_t n);
 static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
 static size_t ngx_agent_resolve_bytes(struct sockaddr *sa, u_char **bytes);
 static const char *ngx_agent_resolve_judge(const address_t *a,
@@ -31,21 +29,30 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 
     a = &ctx->target.authority;
 
+    amcf = core->ctx->main_conf[ngx_agent_broker_module.ctx_index];
+    n = 0;
+
     if (a->kind != AUTHORITY_NAME) {
         found[0].v6 = (a->kind == AUTHORITY_IPV6);
         ngx_memcpy(found[0].bytes, a->address, 16);
+        n = 1;
 
-        return ngx_agent_resolve_known(ctx, found, 1);
+    } else if (amcf->hosts) {
+        n = system_hosts_find(amcf->hosts, a->host, found,
+                              NGX_AGENT_ADDRS_MAX);
+        n = ngx_min(n, NGX_AGENT_ADDRS_MAX);
     }
 
-    amcf = core->ctx->main_conf[ngx_agent_broker_module.ctx_index];
-
-    n = amcf->hosts ? system_hosts_find(amcf->hosts, a->host, found,
-                                        NGX_AGENT_ADDRS_MAX)
-                    : 0;
     if (n) {
-        return ngx_agent_resolve_known(ctx, found,
-                                       ngx_min(n, NGX_AGENT_ADDRS_MAX));
+        ctx->addresses = ngx_palloc(ctx->pool, n * sizeof(address_t));
+        if (ctx->addresses == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(ctx->addresses, found, n * sizeof(address_t));
+        ctx->addresses_count = n;
+
+        return NGX_OK;
     }
 
     clcf = core->ctx->loc_conf[ngx_http_core_module.ctx_index];
@@ -87,22 +94,6 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
     /* a cached answer came at once */
 
     return ctx->waiting ? NGX_AGAIN : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_agent_resolve_known(ngx_agent_ctx_t *ctx, const address_t *addresses,
-    ngx_uint_t n)
-{
-    ctx->addresses = ngx_palloc(ctx->pool, n * sizeof(address_t));
-    if (ctx->addresses == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(ctx->addresses, addresses, n * sizeof(address_t));
-    ctx->addresses_count = n;
-
-    return NGX_OK;
 }
 
 
