@@ -1,7 +1,7 @@
 /*
  * Making the box's first process.  What the child needs is opened here,
  * before it exists; what must be done to it from outside (its maps of ids,
- * its resource limits) is done here while it works on what it can do alone.
+ * its resource limits) is done here while it works on what it can do by itself.
  */
 
 #include <errno.h>
@@ -292,7 +292,10 @@ box_clone(box_spec_t *spec, int *pidfd)
             return (pid_t) pid;
         }
 
-        /* whatever it was: without the flag it is said by who cannot join */
+        /*
+         * whatever it was: without the flag the kernel says so to a process
+         * that cannot join
+         */
 
         args.flags &= ~(uint64_t) CLONE_INTO_CGROUP;
         args.cgroup = 0;

@@ -73,7 +73,7 @@ typedef struct {
     int              err;
     bool             is_born_in_group;
 
-    /* of the launcher: the group that the box is to be born in, or -1 */
+    /* of the launcher: the group that the box starts in, or -1 */
     int              into;
 
     /* the launcher's own text, to be wiped in the child */
@@ -170,7 +170,7 @@ typedef struct {
 
 
 /*
- * Which id outside the box is to be used, from whom the launcher runs as and
+ * Which id outside the box is used, from whom the launcher runs as and
  * from the slot its cgroup claimed.
  */
 int box_identity(box_spec_t *spec, uint32_t slot, fault_t *fault);

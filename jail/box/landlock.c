@@ -3,7 +3,7 @@
  * another part of the kernel, so that a mistake in one of them is not a hole.
  * One ruleset, made when the root is the box's own.
  *
- * Each right stands beside the version of Landlock that knows it.  A right
+ * Each right is beside the version of Landlock that knows it.  A right
  * that the kernel does not know is not handled, and the result tells which
  * version it was; a version newer than the table is asked for no more than
  * the table has.  What the versions have brought:
@@ -63,7 +63,7 @@
 typedef struct {
     int       abi;              /* the first version that knows it */
     int       of;               /* the places that have it */
-    int       is_file;          /* what is no directory can have it */
+    int       is_file;          /* files that are not directories can have it */
     uint64_t  right;
 } landlock_right_t;
 
@@ -130,7 +130,7 @@ landlock_ask(int abi, landlock_ask_t *ask)
         ask->size = sizeof(ask->attr);
     }
 
-    /* what a task is refused, by us or by itself, is no news for the host */
+    /* what a task is refused, by us or by itself, is not logged for the host */
 
     if (abi >= LANDLOCK_ABI_LOG) {
         ask->flags = LANDLOCK_LOG_SAME_EXEC_OFF|LANDLOCK_LOG_SUBDOMAINS_OFF;

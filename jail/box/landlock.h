@@ -46,7 +46,10 @@ int landlock_abi(void);
 /* All that may be asked of this version; nothing of version 0. */
 void landlock_ask(int abi, landlock_ask_t *ask);
 
-/* The rights of a place; of what is no directory only those it can have. */
+/*
+ * The rights of a place; of a file that is not a directory only those it can
+ * have.
+ */
 uint64_t landlock_rights(int abi, landlock_place_t place, int is_dir);
 
 /*

@@ -5,7 +5,7 @@
  * what is new is made with them.  A bind and a remount would not give that,
  * nor read-only for every mount below.
  *
- * The old calls are no second way: a kernel that lacks one of the new ones
+ * The old calls are not used instead: a kernel that lacks one of the new ones
  * (mount_setattr came last, with 5.12) has no Landlock either (5.13), and then
  * there is no box; a container's filter that hides them is named instead.
  * mount(2) is used where one call of it does what takes seven of theirs.

@@ -28,7 +28,7 @@ int mount_over(setup_t *s, const char *source, const char *path);
 
 /*
  * The same of a file, over the file that the path leads to in the box; nothing
- * where that is no file, or source itself.
+ * where that is not a file, or source itself.
  */
 int mount_cover(setup_t *s, const char *source, const char *path);
 

@@ -69,7 +69,7 @@ static const mount_row_t  mount_table[] = {
     { M_ONLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files dns\n", 0, 0 },
     { M_OFFLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files\n", 0, 0 },
 
-    /* the host's own would tell where it stands */
+    /* the host's own would tell where it is */
 
     { M_LINK, "etc/localtime", "/usr/share/zoneinfo/Etc/UTC", 0, 0 },
     { M_TEXT, "etc/timezone", "Etc/UTC\n", 0, 0 },
@@ -166,7 +166,7 @@ static const mount_row_t  mount_table[] = {
 
     /*
      * What is watched counts for the user on the host, whose boxes would take
-     * it from each other; these are the limits of this box alone.  While
+     * it from each other; these are the limits of this box only.  While
      * /proc/sys can be written: they are the user namespace's own.
      */
 

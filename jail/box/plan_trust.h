@@ -11,7 +11,7 @@
 
 /*
  * The files, before what the host has of their names.  0, 1 if the directory
- * TRUST_CERTS is to be the host's, or -1 with errno.
+ * TRUST_CERTS must be the host's, or -1 with errno.
  */
 int plan_trust_files(mount_list_t *list, const trust_t *trust);
 

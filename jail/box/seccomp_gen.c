@@ -10,8 +10,9 @@
  *
  * Shape: the architecture is judged first (a 32-bit call has other numbers,
  * and other arguments), then x32; then a binary search over ranges of call
- * numbers with one answer, eight comparisons for any call.  Each answer stands
- * once, at the end: the kernel translates every instruction at every start.
+ * numbers with one answer, eight comparisons for any call.  Each answer is
+ * there once, at the end: the kernel translates every instruction at every
+ * start.
  */
 
 #include <linux/audit.h>
@@ -167,7 +168,7 @@ gen_ranges(const seccomp_rule_t **calls, gen_range_t *ranges)
 
 
 /*
- * The lower half stands behind the comparison, the upper one behind that.  A
+ * The lower half is behind the comparison, the upper one behind that.  A
  * half that is an answer without conditions is jumped to.
  */
 

@@ -12,7 +12,7 @@
  * A row with conditions allows the call if one of them is true, and answers
  * its `otherwise` if none is.  A condition looks at the low 32 bits of an
  * argument: all arguments named here are ints for the kernel, which ignores
- * the upper half, so a comparison of 64 bits could be passed by setting it.
+ * the upper half, so a 64-bit comparison could be passed by setting it.
  *
  * Not here, on purpose: families of send and receive, and AF_UNIX.  Refusing
  * them breaks asyncio, multiprocessing, Chromium and MSBuild; what a socket

@@ -464,7 +464,7 @@ setup_privileges(setup_t *s)
         return report_detail(s, "no_new_privs cannot be set");
     }
 
-    /* a caller without randomized addresses (setarch -R) is no reason */
+    /* a caller without randomized addresses (setarch -R) is not a reason */
 
     if (personality(PER_LINUX) == -1) {
         return report_detail(s, "the personality cannot be reset");

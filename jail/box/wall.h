@@ -1,5 +1,5 @@
 /*
- * What stands between a task and the host's kernel.  Every wall is put up in
+ * What separates a task from the host's kernel.  Every wall is put up in
  * the same box: namespaces, cgroup, doors, limits and the ways to end it are
  * the same.  A row says what becomes the box's main process.
  */

@@ -90,8 +90,8 @@ unsigned broker_poll(broker_t *broker, struct pollfd *fds);
 int64_t broker_deadline(const broker_t *broker);
 
 /*
- * Does what is to be done, without waiting.  -1 with the fault set when the
- * lease cannot be had or is lost: the box must not go on.
+ * Does what can be done without waiting.  -1 with the fault set when the
+ * lease is refused or lost: the box must not go on.
  */
 int broker_events(broker_t *broker, int64_t now, fault_t *fault);
 

@@ -56,7 +56,7 @@ typedef struct {
     uint64_t  cpu_ns;
     uint64_t  memory;           /* bytes, now */
     uint64_t  memory_peak;
-    uint64_t  sockets;          /* bytes in them that memory has not got */
+    uint64_t  sockets;          /* bytes in them that memory does not have */
     uint64_t  pids;
     uint64_t  pids_peak;
     uint64_t  oom_kills;

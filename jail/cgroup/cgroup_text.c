@@ -53,7 +53,7 @@ cgroup_text_own(const char *text, char *path, size_t cap)
 /*
  * 31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw
  *            ^ ^ the fourth and fifth field; the type is the first one after
- * the lone hyphen, before which any number of optional fields stands.
+ * the lone hyphen, before which any number of optional fields is possible.
  */
 
 int

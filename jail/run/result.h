@@ -104,7 +104,7 @@ const char *result_reason_name(reason_t reason);
 /* The reason, and exit_code and signal that go with it. */
 void result_judge(result_t *result, const verdict_t *verdict);
 
-/* The limits alone, to be freed; NULL when out of memory. */
+/* Only the limits, to be freed; NULL when out of memory. */
 char *result_limits_text(const result_t *result);
 
 /* "memory", "disk": as in "near_limits" of the result. */

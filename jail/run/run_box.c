@@ -140,7 +140,7 @@ run_box(run_t *r)
         rc = guard_start(&r->guard, &r->box, &r->cgroup, &late);
     }
 
-    /* the child has its own descriptor, and the memory is to be the box's */
+    /* the child has its own descriptor, and the memory must be the box's */
 
     descriptors_close(&r->workspace.before.content, 1);
 

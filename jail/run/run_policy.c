@@ -67,7 +67,10 @@ run_open(run_t *r)
 }
 
 
-/* The broker refuses such a name as well; a box is not built on that alone. */
+/*
+ * The broker refuses such a name as well; that by itself is not enough to
+ * build a box.
+ */
 
 static int
 run_unlisted(run_t *r, const char *const *list, unsigned n)

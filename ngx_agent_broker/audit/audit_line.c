@@ -198,7 +198,7 @@ audit_line_time(int64_t unix_ms, char dst[25])
     int64_t   days, ms, era, year;
     unsigned  of_era, year_of_era, of_year, shifted, month, day;
 
-    /* the years 0000 to 9999 have four digits; other times are no times */
+    /* the years 0000 to 9999 have four digits; other times are not valid */
 
     if (unix_ms < -62167219200000) {
         unix_ms = -62167219200000;
@@ -244,7 +244,7 @@ audit_line_time(int64_t unix_ms, char dst[25])
 }
 
 
-/* So many digits, and what stands behind them. */
+/* So many digits, and the separator after them. */
 
 static void
 put_digits(char *dst, unsigned value, size_t n, char behind)

@@ -20,7 +20,7 @@ typedef struct {
 } ngx_agent_audit_line_t;
 
 
-/* What stands in each line of a task, as it was in the last one. */
+/* What each line has of a task, as it was in the last one. */
 
 typedef struct {
     u_char        task[PROTOCOL_ID_LEN];

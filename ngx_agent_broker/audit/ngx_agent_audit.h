@@ -83,7 +83,7 @@ struct ngx_agent_ctx_s {
 /* ngx_agent_audit_file.c */
 
 /*
- * Opens the file while the configuration is read, where it is to be started;
+ * Opens the file while the configuration is read, where it will be started;
  * the descriptor belongs to the cycle.  NGX_ERROR when it cannot be written to,
  * and said so.
  */

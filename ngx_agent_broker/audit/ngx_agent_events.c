@@ -1,5 +1,5 @@
 /*
- * The events of the audit: what stands in the line of each.  The order of
+ * The events of the audit: what the line of each has.  The order of
  * the keys is fixed, and part of the format.
  */
 
@@ -7,7 +7,7 @@
 #include "audit/ngx_agent_audit_shared.h"
 
 
-#define NGX_AGENT_RAW_MAX  512              /* of a line that is no request */
+#define NGX_AGENT_RAW_MAX  512              /* of a line that is not a request */
 
 
 static void ngx_agent_events_request_line(ngx_http_request_t *r,
@@ -336,7 +336,7 @@ ngx_agent_events_request_line(ngx_http_request_t *r, ngx_str_t *text)
 
 
 /*
- * Bytes that are no request, for the record.  A client's own secrets are not
+ * Bytes that are not a request, for the record.  A client's own secrets are not
  * for it: a query is left out, as in every line, and so is the user
  * information of an authority.
  */
@@ -390,7 +390,9 @@ ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request, ngx_str_t *host)
 
         if (at == NULL && p < end && *p != '[') {
 
-            /* what is no port may be a password that was cut before its "@" */
+            /*
+             * what is not a port may be a password that was cut before its "@"
+             */
 
             at = ngx_strlchr(p, end, ':');
 

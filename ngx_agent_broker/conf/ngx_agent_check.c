@@ -115,7 +115,7 @@ ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 
 /*
- * What is the broker's alone is in no box: not where it is, and not through
+ * What only the broker may see is in no box: not where it is, and not through
  * what holds it.  A box of an ordinary user reads what that user may, so the
  * files' modes do not keep it out.
  */
@@ -330,7 +330,7 @@ ngx_agent_check_tree(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
 
 
 /*
- * A location, or the server itself, and the locations in it.  What stands in
+ * A location, or the server itself, and the locations in it.  What is in
  * `if` and `limit_except` cannot be found here: each request's is checked.
  */
 

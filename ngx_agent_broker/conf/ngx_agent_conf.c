@@ -102,7 +102,7 @@ ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
 
     amcf->policy_seen = 0;
     amcf->policy_pem = NULL;
-    amcf->policy->bounds[BOUND_BYTES_UP] = 0;       /* till it is set */
+    amcf->policy->bounds[BOUND_BYTES_UP] = 0;       /* until it is set */
 
     save = *cf;
     cf->cmd_type = NGX_AGENT_POLICY_CONF;

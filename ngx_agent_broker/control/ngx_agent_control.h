@@ -11,7 +11,7 @@
 
 /* ngx_agent_listen.c */
 
-/* agent_control; and, when all is read, whether the socket can be had. */
+/* agent_control; and, when all is read, whether the socket is free. */
 char *ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,

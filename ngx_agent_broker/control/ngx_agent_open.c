@@ -84,7 +84,7 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
                           (u_char *) policy->hash, l->peer.uid);
     audit_line_number(&line, "pid", l->peer.pid);
 
-    /* what the launcher says of itself stands apart from what we know */
+    /* what the launcher says of itself is kept apart from what we know */
 
     audit_line_open(&line, "claimed");
     audit_line_word(&line, "external_id",

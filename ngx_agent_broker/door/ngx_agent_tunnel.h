@@ -13,7 +13,7 @@ typedef struct {
     u_char             *start;
     u_char             *pos;                /* to be sent */
     u_char             *last;
-    uint64_t            bytes;              /* in all */
+    uint64_t            bytes;              /* in total */
     uint64_t            uncharged;
     bound_id_t          bound;
     unsigned            ended:1;            /* its source sends no more */

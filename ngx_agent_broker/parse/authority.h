@@ -51,7 +51,7 @@ typedef struct {
 
 
 /*
- * Parses n bytes at p into *out.  default_port stands in where none is
+ * Parses n bytes at p into *out.  default_port is taken where none is
  * written; 0 makes a written port mandatory (CONNECT).  An IPv6 literal must
  * be in brackets and canonical, an IPv4 one canonical dotted decimal; a name
  * whose last label is all digits or 0x... is a bad address, never a name.

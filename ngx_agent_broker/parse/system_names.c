@@ -65,7 +65,7 @@ system_nameservers_parse(const char *text, size_t n,
 
     while (count < SYSTEM_NAMESERVERS_MAX && system_next_line(&all, &line)) {
 
-        /* the keyword stands at the beginning of its line */
+        /* the keyword is at the beginning of its line */
 
         if (line.n == 0 || line.p[0] == ' ' || line.p[0] == '\t'
             || !system_next_word(&line, &key)

@@ -34,7 +34,7 @@ system_hosts_t *system_hosts_parse(const char *text, size_t n);
 /*
  * Writes at most max addresses of a name (lower case, no dot at its end, as in
  * an authority), in the order of the file and each once; returns how many
- * there are in all.
+ * there are in total.
  */
 size_t system_hosts_find(const system_hosts_t *hosts, const char *name,
     address_t *out, size_t max);

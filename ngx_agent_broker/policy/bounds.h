@@ -13,15 +13,15 @@
 
 typedef enum {
     BOUND_CONNECTIONS = 0,      /* at once; more wait in the queue */
-    BOUND_REQUESTS,             /* allowed ones, in all */
+    BOUND_REQUESTS,             /* allowed ones, in total */
     BOUND_HANDSHAKES,           /* a second; more are delayed */
-    BOUND_MINTS,                /* leaf certificates signed, in all */
-    BOUND_NAMES,                /* asked of the dns doors, in all */
+    BOUND_MINTS,                /* leaf certificates signed, in total */
+    BOUND_NAMES,                /* asked of the dns doors, in total */
     BOUND_REFUSALS,             /* answered with their reason and recorded
-                                   one by one, in all */
-    BOUND_BYTES_UP,             /* of requests and tunnels, in all */
+                                   one by one, in total */
+    BOUND_BYTES_UP,             /* of requests and tunnels, in total */
     BOUND_BYTES_DOWN,
-    BOUND_AUDIT_LINES,          /* of the task, in all: then it ends */
+    BOUND_AUDIT_LINES,          /* of the task, in total: then it ends */
     BOUND_AUDIT_BYTES,          /* of these lines: the same */
     BOUND_COUNT
 } bound_id_t;

@@ -194,8 +194,8 @@ policy_set_t *policy_set_load(const char *text, size_t n,
 
 /*
  * The most specific rule: exact host before wildcard, longer suffix before
- * shorter; among the rules of one host the one for this port.  The most
- * specific host alone decides: where it has no rule for the port, a wider
+ * shorter; among the rules of one host the one for this port.  Only the
+ * most specific host decides: where it has no rule for the port, a wider
  * wildcard is not asked.  A rule without a port serves 80 and 443.  The same
  * cost for 10 and for 100,000 hosts.  Works from the first rule added.
  */

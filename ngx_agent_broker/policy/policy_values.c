@@ -1,7 +1,7 @@
 /*
  * How the kinds of fields look in the text form, for writing and reading.
  *
- * Certificates stand beside the policies, once each, under their SHA-256, and
+ * Certificates are beside the policies, once each, under their SHA-256, and
  * the policies name only that.
  */
 
@@ -241,7 +241,7 @@ value_pems(coder_t *c)
 }
 
 
-/* It stands under the hash of its own text. */
+/* It is filed under the hash of its own text. */
 
 static void
 value_read_pem(coder_t *c)

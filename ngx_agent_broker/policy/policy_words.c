@@ -30,7 +30,7 @@ typedef struct {
 
 typedef struct {
     const char  *path;
-    bool         exact;         /* this directory alone, not what is in it */
+    bool         exact;         /* this directory only, not what is in it */
     const char  *why;
 } path_refusal_t;
 
@@ -160,8 +160,8 @@ static const path_refusal_t  writable_refusals[] = {
 
 
 /*
- * Names under which anybody can get one of his own, and that are no public
- * suffix themselves, or not in every list that libpsl was built with.
+ * Names under which anybody can get one of his own, and that are not a
+ * public suffix themselves, or not in every list that libpsl was built with.
  */
 
 static const char *const  shared_parents[] = {
@@ -377,7 +377,7 @@ policy_path_refusal(const path_refusal_t *table, size_t n, const char *path)
 
 
 /*
- * host is what stands behind "*.": a wildcard over a public suffix lets
+ * host is what follows "*.": a wildcard over a public suffix lets
  * anybody register a name that the rule allows.
  */
 

@@ -31,13 +31,13 @@ typedef struct vault_s  vault_t;
  * local file system, in a directory that nobody but root and `owner` can write
  * (sticky does not help).
  * Returns NULL with one sentence in err (path or line number and cause, and
- * the command that mends it, e.g. "chmod 600 PATH"), never with a value.
+ * the command that fixes it, e.g. "chmod 600 PATH"), never with a value.
  * The caller owns the result: vault_free cleanses it.
  */
 vault_t *vault_load(const char *path, uid_t owner,
     char err[VAULT_ERROR_MAX]);
 
-/* The parser alone: n bytes of a vault file; `name` is used in messages. */
+/* Only the parser: n bytes of a vault file; `name` is used in messages. */
 vault_t *vault_parse(const char *name, const unsigned char *p, size_t n,
     char err[VAULT_ERROR_MAX]);
 

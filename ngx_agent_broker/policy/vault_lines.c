@@ -5,7 +5,7 @@
  * invisible byte in a token would go out in a header, and a second entry of
  * one name would leave open which token is meant.
  *
- * Packed, the vault has no pointers, so that it can stand in shared memory:
+ * Packed, the vault has no pointers, so that it can be kept in shared memory:
  *
  *     u32 magic, u32 count
  *     count times: u32 offset of the entry

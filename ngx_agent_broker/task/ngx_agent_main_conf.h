@@ -15,7 +15,7 @@
 
 typedef struct {
     ngx_str_t                 vault_file;
-    vault_t                  *vault;        /* till init_module, then NULL */
+    vault_t                  *vault;        /* until init_module, then NULL */
 
     ngx_str_t                 audit_file;
     ngx_fd_t                  audit_fd;
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     ngx_str_t                  control;     /* path of the socket */
     ngx_http_core_srv_conf_t  *core;
-    const char                *file;        /* where agent_control stands */
+    const char                *file;        /* where agent_control is */
     ngx_uint_t                 line;
 } ngx_agent_srv_conf_t;
 

@@ -9,7 +9,7 @@
 
 
 #define NGX_AGENT_REFUSALS_ROOM  4          /* of the zone: a fourth */
-#define NGX_AGENT_REFUSALS_REST  1024       /* of the line they stand in */
+#define NGX_AGENT_REFUSALS_REST  1024       /* of the line they are in */
 
 
 ngx_int_t
