@@ -362,9 +362,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (policy_set_complete(amcf->set) != 0
-        || policy_set_hash(amcf->set) != 0)
-    {
+    if (policy_set_complete(amcf->set) != 0) {
         return NGX_ERROR;
     }
 

@@ -172,7 +172,7 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
     policy = ngx_agent_launcher_policy(l, set, name);
 
     if (policy) {
-        text = policy_dump((policy_t *) policy, &len);
+        text = policy_dump(policy, &len);
         value = text ? json_loadb(text, len, 0, NULL) : NULL;
         free(text);
 

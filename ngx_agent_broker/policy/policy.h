@@ -69,7 +69,7 @@ typedef struct {
 
 typedef struct {
     char                name[POLICY_NAME_MAX + 1];
-    char                hash[POLICY_HASH_LEN + 1];  /* see policy_set_hash */
+    char                hash[POLICY_HASH_LEN + 1];  /* see policy_set_dump */
     uint64_t            limits[LIMIT_COUNT];        /* units of limits.h */
     uint64_t            bounds[BOUND_COUNT];
     char               *isolation;                  /* "namespaces" */
@@ -177,16 +177,11 @@ int policy_set_complete(policy_set_t *set);
  * The text form of a complete set or policy, as `jail policy NAME` shows it
  * (malloc'd, NUL-terminated, *len without the NUL): canonical, so the same
  * policy has the same text whatever the order of its directives' spelling.
- * NULL: out of memory.
+ * policy_set_dump also sets every policy's hash: the SHA-256 of its text, in
+ * which a certificate is given by its own SHA-256.  NULL: out of memory.
  */
 char *policy_set_dump(policy_set_t *set, size_t *len);
-char *policy_dump(policy_t *policy, size_t *len);
-
-/*
- * Sets every policy's hash: the SHA-256 of its text, in which certificates
- * stand by their own SHA-256.  -1: out of memory.
- */
-int policy_set_hash(policy_set_t *set);
+char *policy_dump(const policy_t *policy, size_t *len);
 
 /* The way back; builds the indexes and sets the hashes.  NULL with err. */
 policy_set_t *policy_set_load(const char *text, size_t n,

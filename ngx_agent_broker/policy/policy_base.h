@@ -13,20 +13,6 @@
 #define POLICY_HASH_LEN   PROTOCOL_POLICY_HASH_LEN
 
 
-/*
- * Adds a copy of an item of size bytes to a list; -1 with err, also for one
- * that is there already, which text is shown for.
- */
-int policy_add_item(void **list, size_t *count, const void *item, size_t size,
-    const char *what, const char *text, char err[POLICY_ERROR_MAX]);
-
-/* The same with a number. */
-int policy_add_id(uint32_t **list, size_t *count, uint32_t id,
-    const char *what, char err[POLICY_ERROR_MAX]);
-
-/* "sha256:" and 64 hex digits */
-
-
 /* `what "value" why`, the value shown harmlessly; -1, for a return. */
 int policy_error(char err[POLICY_ERROR_MAX], const char *what,
     const char *value, const char *why);
@@ -47,36 +33,6 @@ void *policy_grow(void *array, size_t count, size_t size);
 int policy_list_add(void *list, size_t *count, const void *item, size_t size,
     bool is_string, const char *what, const char *text,
     char err[POLICY_ERROR_MAX]);
-
-/* "sha256:" and 64 hex digits */
-
-
-/* `what "value" why`, the value shown harmlessly; -1, for a return. */
-int policy_error(char err[POLICY_ERROR_MAX], const char *what,
-    const char *value, const char *why);
-
-int policy_no_memory(char err[POLICY_ERROR_MAX]);
-
-/*
- * Makes room for one more element of an array that is malloc'd, or NULL when
- * count is 0.  NULL: no memory, and the array stays as it was.
- */
-void *policy_grow(void *array, size_t count, size_t size);
-
-/* Adds a copy to a list of strings; -1 with err, also for a repeated one. */
-int policy_add_string(char ***list, size_t *count, const char *text,
-    const char *what, char err[POLICY_ERROR_MAX]);
-
-/*
- * Adds a copy of an item of size bytes to a list; -1 with err, also for one
- * that is there already, which text is shown for.
- */
-int policy_add_item(void **list, size_t *count, const void *item, size_t size,
-    const char *what, const char *text, char err[POLICY_ERROR_MAX]);
-
-/* The same with a number. */
-int policy_add_id(uint32_t **list, size_t *count, uint32_t id,
-    const char *what, char err[POLICY_ERROR_MAX]);
 
 /* "sha256:" and the hex digits of n bytes. */
 void policy_hash_text(const void *p, size_t n,

@@ -28,6 +28,13 @@ coder_has_read(const coder_t *c)
 }
 
 
+size_t
+coder_offset(const coder_t *c)
+{
+    return c->reading ? (size_t) (c->p - c->start) : c->len;
+}
+
+
 void
 coder_check(coder_t *c, int rc)
 {
@@ -41,7 +48,7 @@ coder_unexpected(coder_t *c)
     if (!c->failed) {
         (void) snprintf(c->err, POLICY_ERROR_MAX,
                         "the text of the policies is damaged at byte %zu",
-                        (size_t) (c->p - c->start));
+                        coder_offset(c));
         c->failed = true;
     }
 }

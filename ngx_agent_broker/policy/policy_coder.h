@@ -20,6 +20,7 @@
 typedef struct {
     bool           reading;
     bool           failed;      /* reading: with err; writing: no memory */
+    bool           hashing;     /* each policy gets the hash of its text */
 
     char          *data;        /* written, with a NUL; the caller frees it */
     size_t         len;
@@ -39,6 +40,9 @@ typedef struct {
 
 /* Was all read well so far, so that what was read may be used? */
 bool coder_has_read(const coder_t *c);
+
+/* How much has been written or read. */
+size_t coder_offset(const coder_t *c);
 
 /* Fails if rc is not 0, when err was set. */
 void coder_check(coder_t *c, int rc);

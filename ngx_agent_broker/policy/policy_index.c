@@ -40,14 +40,15 @@ typedef struct policy_index_s {
 } policy_index_t;
 
 
-static policy_rule_t *index_find(const policy_index_t *index,
+static policy_rule_t *policy_index_probe(const policy_index_t *index,
     const char *host, size_t n, uint64_t hash, bool wildcard, uint32_t port);
-static int index_reserve(policy_index_t *index, size_t more);
-static void index_insert(policy_index_t *index, policy_rule_t *rule,
+static int policy_index_reserve(policy_index_t *index, size_t more);
+static void policy_index_insert(policy_index_t *index, policy_rule_t *rule,
     uint32_t hash, uint32_t port);
-static uint64_t hash_bytes(const char *host, size_t n);
-static uint64_t hash_step(uint64_t hash, char c);
-static uint32_t hash_finish(uint64_t hash, bool wildcard, uint32_t port);
+static uint64_t policy_index_hash(const char *host, size_t n);
+static uint64_t policy_index_hash_byte(uint64_t hash, char c);
+static uint32_t policy_index_hash_end(uint64_t hash, bool wildcard,
+    uint32_t port);
 
 
 policy_match_t
@@ -82,8 +83,8 @@ policy_find_rule(const policy_t *policy, const authority_t *target,
 
         if (host[i] == '.' && i > 0 && i + 1 < n
             && target->kind == AUTHORITY_NAME
-            && index_find(index, host + i + 1, n - i - 1, hash, true,
-                          HOST_SLOT))
+            && policy_index_probe(index, host + i + 1, n - i - 1, hash, true,
+                                  HOST_SLOT))
         {
             found = true;
             wildcard = true;
@@ -91,10 +92,10 @@ policy_find_rule(const policy_t *policy, const authority_t *target,
             at_hash = hash;
         }
 
-        hash = hash_step(hash, host[i]);
+        hash = policy_index_hash_byte(hash, host[i]);
     }
 
-    if (index_find(index, host, n, hash, false, HOST_SLOT)) {
+    if (policy_index_probe(index, host, n, hash, false, HOST_SLOT)) {
         found = true;
         wildcard = false;
         at = 0;
@@ -105,11 +106,12 @@ policy_find_rule(const policy_t *policy, const authority_t *target,
         return POLICY_NO_HOST;
     }
 
-    *rule = index_find(index, host + at, n - at, at_hash, wildcard,
-                       target->port);
+    *rule = policy_index_probe(index, host + at, n - at, at_hash, wildcard,
+                               target->port);
 
     if (*rule == NULL && (target->port == 80 || target->port == 443)) {
-        *rule = index_find(index, host + at, n - at, at_hash, wildcard, 0);
+        *rule = policy_index_probe(index, host + at, n - at, at_hash,
+                                   wildcard, 0);
     }
 
     return *rule ? POLICY_FOUND : POLICY_NO_PORT;
@@ -128,8 +130,8 @@ policy_index_find(const policy_t *policy, const char *host, bool wildcard,
 
     n = strlen(host);
 
-    return index_find(policy->index, host, n, hash_bytes(host, n), wildcard,
-                      port);
+    return policy_index_probe(policy->index, host, n,
+                              policy_index_hash(host, n), wildcard, port);
 }
 
 
@@ -150,20 +152,26 @@ policy_index_add(policy_t *policy, policy_rule_t *rule)
 
     index = policy->index;
 
-    if (index_reserve(index, 2) != 0) {
+    if (policy_index_reserve(index, 2) != 0) {
         return -1;
     }
 
     n = strlen(rule->host);
-    hash = hash_bytes(rule->host, n);
+    hash = policy_index_hash(rule->host, n);
 
-    if (!index_find(index, rule->host, n, hash, rule->wildcard, HOST_SLOT)) {
-        index_insert(index, rule,
-                     hash_finish(hash, rule->wildcard, HOST_SLOT), HOST_SLOT);
+    if (!policy_index_probe(index, rule->host, n, hash, rule->wildcard,
+                            HOST_SLOT))
+    {
+        policy_index_insert(index, rule,
+                            policy_index_hash_end(hash, rule->wildcard,
+                                                  HOST_SLOT),
+                            HOST_SLOT);
     }
 
-    index_insert(index, rule, hash_finish(hash, rule->wildcard, rule->port),
-                 rule->port);
+    policy_index_insert(index, rule,
+                        policy_index_hash_end(hash, rule->wildcard,
+                                              rule->port),
+                        rule->port);
 
     return 0;
 }
@@ -181,7 +189,7 @@ policy_index_free(policy_t *policy)
 
 
 static policy_rule_t *
-index_find(const policy_index_t *index, const char *host, size_t n,
+policy_index_probe(const policy_index_t *index, const char *host, size_t n,
     uint64_t hash, bool wildcard, uint32_t port)
 {
     size_t         i;
@@ -192,7 +200,7 @@ index_find(const policy_index_t *index, const char *host, size_t n,
         return NULL;
     }
 
-    finished = hash_finish(hash, wildcard, port);
+    finished = policy_index_hash_end(hash, wildcard, port);
 
     for (i = finished & index->mask; /* void */ ; i = (i + 1) & index->mask) {
 
@@ -217,7 +225,7 @@ index_find(const policy_index_t *index, const char *host, size_t n,
 /* At most half of the slots are taken, so runs are short and always end. */
 
 static int
-index_reserve(policy_index_t *index, size_t more)
+policy_index_reserve(policy_index_t *index, size_t more)
 {
     size_t          i, size;
     policy_index_t  bigger;
@@ -240,8 +248,8 @@ index_reserve(policy_index_t *index, size_t more)
 
     for (i = 0; index->slots && i <= index->mask; i++) {
         if (index->slots[i].rule) {
-            index_insert(&bigger, index->slots[i].rule, index->slots[i].hash,
-                         index->slots[i].port);
+            policy_index_insert(&bigger, index->slots[i].rule,
+                                index->slots[i].hash, index->slots[i].port);
         }
     }
 
@@ -253,7 +261,7 @@ index_reserve(policy_index_t *index, size_t more)
 
 
 static void
-index_insert(policy_index_t *index, policy_rule_t *rule, uint32_t hash,
+policy_index_insert(policy_index_t *index, policy_rule_t *rule, uint32_t hash,
     uint32_t port)
 {
     size_t  i;
@@ -272,12 +280,12 @@ index_insert(policy_index_t *index, policy_rule_t *rule, uint32_t hash,
 
 
 static uint64_t
-hash_bytes(const char *host, size_t n)
+policy_index_hash(const char *host, size_t n)
 {
     uint64_t  hash;
 
     for (hash = HASH_START; n-- > 0; /* void */ ) {
-        hash = hash_step(hash, host[n]);
+        hash = policy_index_hash_byte(hash, host[n]);
     }
 
     return hash;
@@ -285,7 +293,7 @@ hash_bytes(const char *host, size_t n)
 
 
 static uint64_t
-hash_step(uint64_t hash, char c)
+policy_index_hash_byte(uint64_t hash, char c)
 {
     return (hash ^ (unsigned char) c) * HASH_PRIME;
 }
@@ -294,7 +302,7 @@ hash_step(uint64_t hash, char c)
 /* FNV's low bits mix badly; the finisher is the one of MurmurHash3. */
 
 static uint32_t
-hash_finish(uint64_t hash, bool wildcard, uint32_t port)
+policy_index_hash_end(uint64_t hash, bool wildcard, uint32_t port)
 {
     hash ^= ((uint64_t) port << 1 | wildcard) * 0x9e3779b97f4a7c15ULL;
     hash ^= hash >> 33;

@@ -30,7 +30,8 @@
 typedef int  compare_t(const void *a, const void *b);
 
 
-static char *text_write(policy_set_t *set, policy_t *policy, size_t *len);
+static char *text_write(policy_set_t *set, const policy_t *policy,
+    size_t *len);
 static void text_set(coder_t *c);
 static void text_policy(coder_t *c, policy_t *policy);
 static void text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule);
@@ -67,31 +68,9 @@ policy_set_dump(policy_set_t *set, size_t *len)
 
 
 char *
-policy_dump(policy_t *policy, size_t *len)
+policy_dump(const policy_t *policy, size_t *len)
 {
     return text_write(policy->set, policy, len);
-}
-
-
-int
-policy_set_hash(policy_set_t *set)
-{
-    char    *text;
-    size_t   i, n;
-
-    for (i = 0; i < set->policies_count; i++) {
-
-        text = policy_dump(set->policies[i], &n);
-
-        if (text == NULL) {
-            return -1;
-        }
-
-        policy_hash_text(text, n, set->policies[i]->hash);
-        free(text);
-    }
-
-    return 0;
 }
 
 
@@ -107,6 +86,7 @@ policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
     c.p = text;
     c.end = text + n;
     c.err = err;
+    c.hashing = true;
     c.set = policy_set_new();
 
     if (c.set == NULL) {
@@ -130,7 +110,7 @@ policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
 /* The set's text, or only that of a policy. */
 
 static char *
-text_write(policy_set_t *set, policy_t *policy, size_t *len)
+text_write(policy_set_t *set, const policy_t *policy, size_t *len)
 {
     coder_t  c;
 
@@ -138,9 +118,10 @@ text_write(policy_set_t *set, policy_t *policy, size_t *len)
     c.set = set;
 
     if (policy) {
-        text_policy(&c, policy);
+        text_policy(&c, (policy_t *) policy);   /* only read from */
 
     } else {
+        c.hashing = true;
         text_set(&c);
     }
 
@@ -184,9 +165,9 @@ text_set(coder_t *c)
 static void
 text_policy(coder_t *c, policy_t *policy)
 {
-    const char  *start;
+    size_t  start;
 
-    start = c->p;
+    start = coder_offset(c);
 
     coder_text(c, "{\"name\":");
     coder_string(c, policy ? policy->name : NULL);
@@ -203,8 +184,12 @@ text_policy(coder_t *c, policy_t *policy)
     text_fields(c, policy_fields, policy, ",");
     coder_text(c, "}");
 
+    if (c->hashing && !c->failed) {
+        policy_hash_text((c->reading ? c->start : c->data) + start,
+                         coder_offset(c) - start, policy->hash);
+    }
+
     if (coder_has_read(c)) {
-        policy_hash_text(start, (size_t) (c->p - start), policy->hash);
         coder_check(c, policy_check(policy, c->err));
     }
 }

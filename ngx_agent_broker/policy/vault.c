@@ -50,16 +50,16 @@ struct vault_s {
 };
 
 
-static int open_checked(const char *path, uid_t owner, const char *shown,
+static int vault_open(const char *path, uid_t owner, const char *shown,
     struct stat *st, char err[VAULT_ERROR_MAX]);
-static int check_directory(int fd, uid_t owner, const char *shown,
+static int vault_check_directory(int fd, uid_t owner, const char *shown,
     char err[VAULT_ERROR_MAX]);
-static int check_file(int fd, uid_t owner, const char *shown,
+static int vault_check_file(int fd, uid_t owner, const char *shown,
     struct stat *st, char err[VAULT_ERROR_MAX]);
-static ssize_t read_all(int fd, unsigned char *p, size_t cap);
-static int locked_alloc(locked_t *l, size_t size);
-static void locked_free(locked_t *l);
-static void show_path(const char *path, char dst[SHOWN_MAX + 4]);
+static ssize_t vault_read_all(int fd, unsigned char *p, size_t cap);
+static int vault_memory_alloc(locked_t *l, size_t size);
+static void vault_memory_free(locked_t *l);
+static void vault_show_path(const char *path, char dst[SHOWN_MAX + 4]);
 static int refuse(char err[VAULT_ERROR_MAX], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -74,22 +74,22 @@ vault_load(const char *path, uid_t owner, char err[VAULT_ERROR_MAX])
     locked_t     text;
     struct stat  before, after;
 
-    show_path(path, shown);
+    vault_show_path(path, shown);
 
-    fd = open_checked(path, owner, shown, &before, err);
+    fd = vault_open(path, owner, shown, &before, err);
 
     if (fd == -1) {
         return NULL;
     }
 
-    if (locked_alloc(&text, VAULT_FILE_MAX + 1) != 0) {
+    if (vault_memory_alloc(&text, VAULT_FILE_MAX + 1) != 0) {
         (void) refuse(err, "vault \"%s\": no memory", shown);
         (void) close(fd);
         return NULL;
     }
 
     vault = NULL;
-    n = read_all(fd, text.data, VAULT_FILE_MAX + 1);
+    n = vault_read_all(fd, text.data, VAULT_FILE_MAX + 1);
 
     if (n == -1) {
         (void) refuse(err, "vault \"%s\" cannot be read: %s", shown,
@@ -111,7 +111,7 @@ vault_load(const char *path, uid_t owner, char err[VAULT_ERROR_MAX])
         vault = vault_parse(path, text.data, (size_t) n, err);
     }
 
-    locked_free(&text);
+    vault_memory_free(&text);
     (void) close(fd);
 
     return vault;
@@ -128,7 +128,7 @@ vault_parse(const char *name, const unsigned char *p, size_t n,
     const char     *why;
     vault_line_t   *lines, bad;
 
-    show_path(name, shown);
+    vault_show_path(name, shown);
 
     lines = vault_lines(p, n, &count, &bad, &why);
 
@@ -152,7 +152,7 @@ vault_parse(const char *name, const unsigned char *p, size_t n,
     size = vault_packed_size(lines, count);
     vault = calloc(1, sizeof(vault_t));
 
-    if (vault == NULL || locked_alloc(&vault->packed, size) != 0) {
+    if (vault == NULL || vault_memory_alloc(&vault->packed, size) != 0) {
         (void) refuse(err, "vault \"%s\": no memory", shown);
         free(vault);
         free(lines);
@@ -170,7 +170,7 @@ void
 vault_free(vault_t *vault)
 {
     if (vault) {
-        locked_free(&vault->packed);
+        vault_memory_free(&vault->packed);
         free(vault);
     }
 }
@@ -206,7 +206,7 @@ vault_pack(const vault_t *vault, unsigned char *dst, size_t cap)
 
 
 static int
-open_checked(const char *path, uid_t owner, const char *shown,
+vault_open(const char *path, uid_t owner, const char *shown,
     struct stat *st, char err[VAULT_ERROR_MAX])
 {
     int          fd, dir;
@@ -231,7 +231,7 @@ open_checked(const char *path, uid_t owner, const char *shown,
                       "%s", shown, strerror(errno));
     }
 
-    if (check_directory(dir, owner, shown, err) != 0) {
+    if (vault_check_directory(dir, owner, shown, err) != 0) {
         (void) close(dir);
         return -1;
     }
@@ -254,7 +254,7 @@ open_checked(const char *path, uid_t owner, const char *shown,
 
     (void) close(dir);
 
-    if (check_file(fd, owner, shown, st, err) != 0) {
+    if (vault_check_file(fd, owner, shown, st, err) != 0) {
         (void) close(fd);
         return -1;
     }
@@ -264,12 +264,12 @@ open_checked(const char *path, uid_t owner, const char *shown,
 
 
 /*
- * Who can write the directory can put his own file there.  The sticky bit
- * keeps others from removing ours, not from being there first.
+ * Anyone who can write to the directory can put a file of their own there.
+ * The sticky bit keeps others from removing ours, not from being there first.
  */
 
 static int
-check_directory(int fd, uid_t owner, const char *shown,
+vault_check_directory(int fd, uid_t owner, const char *shown,
     char err[VAULT_ERROR_MAX])
 {
     struct stat  st;
@@ -296,7 +296,7 @@ check_directory(int fd, uid_t owner, const char *shown,
 
 
 static int
-check_file(int fd, uid_t owner, const char *shown, struct stat *st,
+vault_check_file(int fd, uid_t owner, const char *shown, struct stat *st,
     char err[VAULT_ERROR_MAX])
 {
     uint32_t       type;
@@ -346,7 +346,7 @@ check_file(int fd, uid_t owner, const char *shown, struct stat *st,
 
 
 static ssize_t
-read_all(int fd, unsigned char *p, size_t cap)
+vault_read_all(int fd, unsigned char *p, size_t cap)
 {
     size_t   len;
     ssize_t  n;
@@ -379,7 +379,7 @@ read_all(int fd, unsigned char *p, size_t cap)
  */
 
 static int
-locked_alloc(locked_t *l, size_t size)
+vault_memory_alloc(locked_t *l, size_t size)
 {
     void  *p;
 
@@ -401,7 +401,7 @@ locked_alloc(locked_t *l, size_t size)
 
 
 static void
-locked_free(locked_t *l)
+vault_memory_free(locked_t *l)
 {
     OPENSSL_cleanse(l->data, l->size);
     (void) munmap(l->data, l->size);
@@ -409,7 +409,7 @@ locked_free(locked_t *l)
 
 
 static void
-show_path(const char *path, char dst[SHOWN_MAX + 4])
+vault_show_path(const char *path, char dst[SHOWN_MAX + 4])
 {
     size_t  i;
 
