@@ -7,7 +7,7 @@
 #include "audit/ngx_agent_audit_shared.h"
 
 
-#define NGX_AGENT_RAW_MAX  512              /* of a line that is not a request */
+#define NGX_AGENT_RAW_MAX  512              /* of a malformed request */
 
 
 static void ngx_agent_events_request_line(ngx_http_request_t *r,

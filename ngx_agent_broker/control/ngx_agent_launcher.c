@@ -319,10 +319,9 @@ ngx_agent_launcher_drop_fds(ngx_agent_launcher_t *l)
 
 
 /*
- * Closing a foreign descriptor can block for ever (a file of a FUSE mount
- * that does not answer).  A socket's close can be interrupted; any other descriptor
- * is put aside until this process ends, and its user is served no
- * more.
+ * Closing a foreign descriptor can block for ever (a file of a FUSE mount that
+ * does not answer).  A socket's close can be interrupted; any other descriptor
+ * is put aside until this process ends, and its user is served no more.
  */
 
 void
