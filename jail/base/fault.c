@@ -50,10 +50,6 @@ static const char *const  stage_names[STAGE_COUNT] = {
 };
 
 
-static int fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
-    const char *fmt, va_list args) __attribute__((format(printf, 5, 0)));
-
-
 const char *
 fault_stage_name(stage_t stage)
 {
@@ -62,37 +58,11 @@ fault_stage_name(stage_t stage)
 
 
 int
-fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
-{
-    va_list  args;
-
-    va_start(args, fmt);
-    (void) fault_record(fault, stage, err, CAUSE_NONE, fmt, args);
-    va_end(args);
-
-    return -1;
-}
-
-
-int
 fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
     const char *fmt, ...)
 {
-    va_list  args;
-
-    va_start(args, fmt);
-    (void) fault_record(fault, stage, err, cause, fmt, args);
-    va_end(args);
-
-    return -1;
-}
-
-
-static int
-fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
-    const char *fmt, va_list args)
-{
     size_t       n;
+    va_list      args;
     const char  *fix;
 
     if (fault->stage != STAGE_NONE) {
@@ -104,7 +74,9 @@ fault_record(fault_t *fault, stage_t stage, int err, cause_t cause,
     fault->cause = cause;
     fault->fix[0] = '\0';
 
+    va_start(args, fmt);
     (void) vsnprintf(fault->message, sizeof(fault->message), fmt, args);
+    va_end(args);
 
     if (err != 0) {
         n = strlen(fault->message);

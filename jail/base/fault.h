@@ -122,12 +122,12 @@ const char *fault_stage_name(stage_t stage);
  * err != 0 the system's words for it are appended to the message.  The fix
  * is looked up by stage, errno, cause and what the host shows (advice.h).
  */
-int fault_set(fault_t *fault, stage_t stage, int err, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-/* fault_set() by a call that knows the cause. */
 int fault_set_cause(fault_t *fault, stage_t stage, int err, cause_t cause,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Records a fault whose stage and errno are all that is known. */
+#define fault_set(fault, stage, err, ...)                                    \
+    fault_set_cause(fault, stage, err, CAUSE_NONE, __VA_ARGS__)
 
 /* Replaces the fix that was looked up: for one with values in it. */
 void fault_fix(fault_t *fault, const char *fmt, ...)

@@ -44,15 +44,13 @@ int attempt_open(const char *path, int flags);
 int attempt_connect(const char *address, unsigned port);
 
 /* attempt_doors.c: the four doors that a plain child process leaves open */
-attempt_call_t  attempt_variable, attempt_read, attempt_target_file,
-                attempt_target_port, attempt_loopback, attempt_leave,
-                attempt_fork;
+attempt_call_t  attempt_variable, attempt_read, attempt_target_port,
+                attempt_loopback, attempt_leave, attempt_fork;
 
 /* attempt_refused.c: what a box refuses, and a host might not */
 attempt_call_t  attempt_address, attempt_create, attempt_process,
-                attempt_own_process, attempt_ptrace, attempt_signal,
-                attempt_mkdir, attempt_tiocsti, attempt_winsize,
-                attempt_setuid, attempt_setuid_own;
+                attempt_own_process, attempt_on_child, attempt_mkdir,
+                attempt_tty, attempt_setuid;
 
 
 #endif /* JAIL_ATTEMPT_H */

@@ -3,12 +3,10 @@
  * each.  They are harmless anywhere, and are tried in a plain child as well.
  */
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,17 +24,12 @@ attempt_variable(const target_t *t, const char *name)
 }
 
 
+/* Of the target without a path. */
+
 int
 attempt_read(const target_t *t, const char *path)
 {
-    return attempt_open(path, O_RDONLY);
-}
-
-
-int
-attempt_target_file(const target_t *t, const char *arg)
-{
-    return attempt_open(t->file, O_RDONLY);
+    return attempt_open(path ? path : t->file, O_RDONLY);
 }
 
 
@@ -50,28 +43,13 @@ attempt_target_port(const target_t *t, const char *arg)
 int
 attempt_loopback(const target_t *t, const char *arg)
 {
-    int                 fd, err;
-    socklen_t           len;
-    struct sockaddr_in  sin;
+    uint16_t  port;
 
-    sin = (struct sockaddr_in) {
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
-    };
-    len = sizeof(sin);
-    fd = socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, 0);
+    /* closed by the end of the child that this is in */
 
-    if (fd == -1 || bind(fd, (struct sockaddr *) &sin, sizeof(sin)) != 0
-        || listen(fd, 1) != 0
-        || getsockname(fd, (struct sockaddr *) &sin, &len) != 0)
-    {
-        return errno;
-    }
+    (void) target_listen(&port);
 
-    err = attempt_connect("127.0.0.1", ntohs(sin.sin_port));
-    (void) close(fd);
-
-    return err;
+    return port ? attempt_connect("127.0.0.1", port) : errno;
 }
 
 

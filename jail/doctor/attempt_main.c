@@ -64,7 +64,7 @@ static const attempt_t  attempts[] = {
     { "environment", "a caller's variable", true,
       RUN(attempt_variable, TARGET_SECRET), RUN(attempt_variable, "PATH") },
     { "files", "a caller's file", true,
-      RUN(attempt_target_file, NULL), RUN(attempt_read, "/etc/passwd") },
+      RUN(attempt_read, NULL), RUN(attempt_read, "/etc/passwd") },
     { "sockets", "a connection to the host", true,
       RUN(attempt_target_port, NULL), RUN(attempt_loopback, NULL) },
     { "subprocesses", "a process left behind", true,
@@ -85,7 +85,7 @@ static const attempt_t  attempts[] = {
     { "host_processes", "seeing the host's processes", false,
       RUN(attempt_process, NULL), RUN(attempt_own_process, NULL) },
     { "ptrace", "tracing a process", false,
-      RUN(attempt_ptrace, NULL), RUN(attempt_signal, NULL) },
+      RUN(attempt_on_child, "trace"), RUN(attempt_on_child, NULL) },
     { "mount", "mounting", false,
       CALL(SYS_mount, (long) "none", (long) "directory", (long) "tmpfs"),
       RUN(attempt_mkdir, "directory") },
@@ -95,7 +95,7 @@ static const attempt_t  attempts[] = {
       /* KEYCTL_GET_KEYRING_ID of KEY_SPEC_USER_KEYRING */
       CALL(SYS_keyctl, 0, -4), CALL(SYS_getpid, 0) },
     { "tiocsti", "typing into a terminal", false,
-      RUN(attempt_tiocsti, NULL), RUN(attempt_winsize, NULL) },
+      RUN(attempt_tty, "x"), RUN(attempt_tty, NULL) },
     { "mknod", "a device node", false,
       /* the number of sda, 8:0 */
       CALL(SYS_mknodat, AT_FDCWD, (long) "device", S_IFBLK|0600, 0x800),
@@ -107,7 +107,7 @@ static const attempt_t  attempts[] = {
       CALL(SYS_io_uring_setup, 1, (long) &attempt_ring),
       CALL(SYS_epoll_create1, 0) },
     { "setuid", "becoming root", false,
-      RUN(attempt_setuid, NULL), RUN(attempt_setuid_own, NULL) },
+      RUN(attempt_setuid, "0"), RUN(attempt_setuid, NULL) },
 
     { .name = NULL }
 };

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -15,10 +16,6 @@
 #include <unistd.h>
 
 #include "doctor/attempt.h"
-
-
-static int attempt_on_child(bool trace);
-static int attempt_tty(unsigned long request, void *arg);
 
 
 int
@@ -52,22 +49,10 @@ attempt_own_process(const target_t *t, const char *arg)
 }
 
 
-int
-attempt_ptrace(const target_t *t, const char *arg)
-{
-    return attempt_on_child(true);
-}
-
+/* A signal for a child, or with arg, tracing it. */
 
 int
-attempt_signal(const target_t *t, const char *arg)
-{
-    return attempt_on_child(false);
-}
-
-
-static int
-attempt_on_child(bool trace)
+attempt_on_child(const target_t *t, const char *arg)
 {
     int    err;
     pid_t  pid;
@@ -83,8 +68,8 @@ attempt_on_child(bool trace)
         return errno;
     }
 
-    err = trace ? ptrace(PTRACE_ATTACH, pid, NULL, NULL) == -1 ? errno : 0
-                : kill(pid, 0) == -1 ? errno : 0;
+    err = arg ? ptrace(PTRACE_ATTACH, pid, NULL, NULL) == -1 ? errno : 0
+              : kill(pid, 0) == -1 ? errno : 0;
 
     (void) kill(pid, SIGKILL);
     (void) waitpid(pid, NULL, 0);
@@ -100,28 +85,16 @@ attempt_mkdir(const target_t *t, const char *path)
 }
 
 
-int
-attempt_tiocsti(const target_t *t, const char *arg)
-{
-    return attempt_tty(TIOCSTI, "x");
-}
-
+/*
+ * On a new terminal of this process' own, where the kernel allows it: types
+ * arg, or without it asks for the size.
+ */
 
 int
-attempt_winsize(const target_t *t, const char *arg)
+attempt_tty(const target_t *t, const char *arg)
 {
+    int             master, slave, off;
     struct winsize  ws;
-
-    return attempt_tty(TIOCGWINSZ, &ws);
-}
-
-
-/* On a new terminal of this process' own, where the kernel allows it. */
-
-static int
-attempt_tty(unsigned long request, void *arg)
-{
-    int  master, slave, off;
 
     off = 0;
     master = open("/dev/ptmx", O_RDWR|O_NOCTTY|O_CLOEXEC);
@@ -136,19 +109,15 @@ attempt_tty(unsigned long request, void *arg)
         return errno;
     }
 
-    return ioctl(slave, request, arg) == -1 ? errno : 0;
+    return (arg ? ioctl(slave, TIOCSTI, arg) : ioctl(slave, TIOCGWINSZ, &ws))
+           == -1 ? errno : 0;
 }
 
+
+/* Becoming the user arg, or the one that this process is. */
 
 int
 attempt_setuid(const target_t *t, const char *arg)
 {
-    return setuid(0) == -1 ? errno : 0;
-}
-
-
-int
-attempt_setuid_own(const target_t *t, const char *arg)
-{
-    return setuid(getuid()) == -1 ? errno : 0;
+    return setuid(arg ? (uid_t) atoi(arg) : getuid()) == -1 ? errno : 0;
 }

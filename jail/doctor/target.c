@@ -20,11 +20,10 @@
 int
 target_make(target_t *t)
 {
-    int                 fd;
-    size_t              i;
-    uint32_t            n;
-    socklen_t           len;
-    struct sockaddr_in  sin;
+    int       fd;
+    size_t    i;
+    uint32_t  n;
+    uint16_t  port;
 
     /* in a container few of these may be writable */
 
@@ -56,23 +55,13 @@ target_make(target_t *t)
 
     (void) close(fd);
 
-    sin = (struct sockaddr_in) {
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
-    };
-    len = sizeof(sin);
-    t->listener = socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, 0);
+    t->listener = target_listen(&port);
 
-    if (t->listener == -1
-        || bind(t->listener, (struct sockaddr *) &sin, sizeof(sin)) != 0
-        || listen(t->listener, 8) != 0
-        || getsockname(t->listener, (struct sockaddr *) &sin, &len) != 0)
-    {
+    if (port == 0) {
         return -1;
     }
 
-    (void) snprintf(t->port, sizeof(t->port), "%u",
-                    (unsigned) ntohs(sin.sin_port));
+    (void) snprintf(t->port, sizeof(t->port), "%u", (unsigned) port);
     (void) setenv(TARGET_SECRET, "a secret of the caller's", 1);
     (void) prctl(PR_SET_NAME, t->name, 0, 0, 0);
 
@@ -94,6 +83,29 @@ target_free(target_t *t)
     }
 
     (void) unsetenv(TARGET_SECRET);
+}
+
+
+int
+target_listen(uint16_t *port)
+{
+    int                 fd;
+    socklen_t           len;
+    struct sockaddr_in  sin;
+
+    sin = (struct sockaddr_in) {
+        .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+    };
+    len = sizeof(sin);
+    fd = socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, 0);
+
+    *port = fd == -1 || bind(fd, (struct sockaddr *) &sin, len) != 0
+            || listen(fd, 8) != 0
+            || getsockname(fd, (struct sockaddr *) &sin, &len) != 0
+            ? 0 : ntohs(sin.sin_port);
+
+    return fd;
 }
 
 

@@ -6,6 +6,7 @@
 #ifndef JAIL_TARGET_H
 #define JAIL_TARGET_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 
@@ -24,6 +25,12 @@ typedef struct {
 /* 0, or -1 with errno; the caller frees it in either case. */
 int target_make(target_t *t);
 void target_free(target_t *t);
+
+/*
+ * A listening socket on the loopback, or -1; *port is 0 with errno if it
+ * cannot be connected to.
+ */
+int target_listen(uint16_t *port);
 
 /* The pid of a process of this name that this one can see, or 0. */
 pid_t target_find(const char *name);
