@@ -40,15 +40,16 @@ const layer_t  layer_table[] = {
     { "pid_namespace", "a pid namespace", "id_map", true, STAGE_NAMESPACES,
       .namespaces = USER|CLONE_NEWPID, .step = probe_pid },
     { "net_namespace", "a net namespace", "id_map", true, STAGE_NAMESPACES,
-      .namespaces = USER, .step = probe_net },
+      .namespaces = USER, .unshare = CLONE_NEWNET },
     { "ipc_namespace", "an ipc namespace", "id_map", true, STAGE_NAMESPACES,
       .namespaces = USER|CLONE_NEWIPC },
     { "uts_namespace", "a uts namespace", "id_map", true, STAGE_NAMESPACES,
       .namespaces = USER|CLONE_NEWUTS },
     { "cgroup_namespace", "a cgroup namespace", "id_map", true,
-      STAGE_CGROUP_NAMESPACE, .namespaces = USER, .step = probe_cgroup_ns },
+      STAGE_CGROUP_NAMESPACE, .namespaces = USER, .unshare = CLONE_NEWCGROUP },
     { "time_namespace", "a time namespace", "id_map", false,
-      STAGE_NAMESPACES, .namespaces = USER, .step = probe_time },
+      STAGE_NAMESPACES, .namespaces = USER,
+      .unshare = 0x80 /* CLONE_NEWTIME */ },
 
     { "loopback", "its loopback interface", "net_namespace", true,
       STAGE_NET_LO, .namespaces = USER|CLONE_NEWNET, .step = doors_loopback },
@@ -152,7 +153,7 @@ layer_try(doctor_t *d, size_t i, layer_result_t *results)
     }
 
     rc = l->probe ? l->probe(d, r)
-                  : probe_child(d, r, l->namespaces, l->step);
+                  : probe_child(d, r, l->namespaces, l->unshare, l->step);
 
     if (rc == 0) {
         return;

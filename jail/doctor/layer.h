@@ -52,6 +52,7 @@ typedef struct {
     /* either a probe, or the namespaces of a child and a step in it */
     layer_probe_t  *probe;
     unsigned long   namespaces;
+    int             unshare;    /* what the child makes for itself */
     layer_step_t   *step;       /* NULL: making them is the test */
 
     cause_t         cause;

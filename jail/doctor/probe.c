@@ -33,7 +33,7 @@ typedef struct {
 
 
 static void probe_run(const box_spec_t *spec, int sync, bool has_ids,
-    layer_step_t *step, probe_page_t *page);
+    int flags, layer_step_t *step, probe_page_t *page);
 static int probe_enter(const box_spec_t *spec, int fd);
 static int probe_ids(pid_t pid, const box_spec_t *spec, layer_result_t *r);
 static int probe_write(pid_t pid, const char *file, const char *text,
@@ -42,7 +42,7 @@ static int probe_write(pid_t pid, const char *file, const char *text,
 
 int
 probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
-    layer_step_t *step)
+    int flags, layer_step_t *step)
 {
     int            sync[2], rc;
     bool           has_ids;
@@ -65,7 +65,7 @@ probe_child(const doctor_t *d, layer_result_t *r, unsigned long namespaces,
 
     if (pid == 0) {
         (void) close(sync[1]);
-        probe_run(&d->spec, sync[0], has_ids, step, page);
+        probe_run(&d->spec, sync[0], has_ids, flags, step, page);
         _exit(0);
     }
 
@@ -116,8 +116,8 @@ done:
 /* The child: its result goes to the page. */
 
 static void
-probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t *step,
-    probe_page_t *page)
+probe_run(const box_spec_t *spec, int sync, bool has_ids, int flags,
+    layer_step_t *step, probe_page_t *page)
 {
     int      rc;
     setup_t  s;
@@ -129,7 +129,9 @@ probe_run(const box_spec_t *spec, int sync, bool has_ids, layer_step_t *step,
 
     if (rc == 0) {
         page->entered = true;
-        rc = step ? step(&s) : 0;
+        rc = flags && unshare(flags) != 0
+             ? report_detail(&s, "the namespace cannot be made")
+             : step ? step(&s) : 0;
     }
 
     page->err = rc == 0 ? 0 : errno ? errno : EIO;

@@ -12,10 +12,11 @@
 
 /*
  * Runs the step in a child that is in new namespaces, with the box's ids if
- * one of these is a user namespace, and returns its result.
+ * one of these is a user namespace, and returns its result.  The child makes
+ * those of flags itself.
  */
 int probe_child(const doctor_t *d, layer_result_t *r,
-    unsigned long namespaces, layer_step_t *step);
+    unsigned long namespaces, int flags, layer_step_t *step);
 
 /* -1: missing, with the detail and the error. */
 int probe_missing(layer_result_t *r, int err, const char *fmt, ...)
@@ -27,10 +28,9 @@ int probe_fault(layer_result_t *r, const fault_t *fault);
 
 /* probe_namespace.c: layers that need new namespaces */
 layer_probe_t  probe_user;
-layer_step_t   probe_hostname, probe_pid, probe_net, probe_cgroup_ns,
-               probe_time, probe_routes, probe_routes_v6, probe_ports,
-               probe_tmpfs, probe_read_only, probe_proc, probe_pts,
-               probe_pivot;
+layer_step_t   probe_hostname, probe_pid, probe_routes, probe_routes_v6,
+               probe_ports, probe_tmpfs, probe_read_only, probe_proc,
+               probe_pts, probe_pivot;
 
 /* probe_kernel.c: calls, and the walls that need no namespace */
 layer_probe_t  probe_kernel, probe_clone3, probe_pidfd, probe_close_range,

@@ -266,5 +266,5 @@ probe_landlock(doctor_t *d, layer_result_t *r)
 
     (void) snprintf(r->detail, sizeof(r->detail), "ABI %d", abi);
 
-    return probe_child(d, r, 0, probe_ruleset);
+    return probe_child(d, r, 0, 0, probe_ruleset);
 }

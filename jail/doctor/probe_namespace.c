@@ -25,7 +25,6 @@
 #define PROBE_FILES  64
 
 
-static int probe_unshare(setup_t *s, int flag, const char *name);
 static int probe_root(void);
 static int probe_mount(setup_t *s, const char *type, const char *where,
     unsigned long flags, const char *options);
@@ -76,37 +75,6 @@ probe_pid(setup_t *s)
 
     return syscall(SYS_getpid) == 1
            ? 0 : report_detail(s, "its first process does not have pid 1");
-}
-
-
-/* The namespaces that the launcher's child makes for itself. */
-
-int
-probe_net(setup_t *s)
-{
-    return probe_unshare(s, CLONE_NEWNET, "net");
-}
-
-
-int
-probe_cgroup_ns(setup_t *s)
-{
-    return probe_unshare(s, CLONE_NEWCGROUP, "cgroup");
-}
-
-
-int
-probe_time(setup_t *s)
-{
-    return probe_unshare(s, 0x80 /* CLONE_NEWTIME */, "time");
-}
-
-
-static int
-probe_unshare(setup_t *s, int flag, const char *name)
-{
-    return unshare(flag) == 0
-           ? 0 : report_detail(s, "the %s namespace cannot be made", name);
 }
 
 
