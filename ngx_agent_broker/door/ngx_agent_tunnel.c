@@ -87,12 +87,8 @@ ngx_agent_tunnel_hello(ngx_event_t *rev)
     c = rev->data;
     t = c->data;
 
-    if (rev->timedout || c->close) {
-        ngx_http_close_connection(c);
-        return;
-    }
-
-    n = recv(c->fd, hello, sizeof(hello), MSG_PEEK|MSG_DONTWAIT);
+    n = (rev->timedout || c->close)
+        ? 0 : recv(c->fd, hello, sizeof(hello), MSG_PEEK|MSG_DONTWAIT);
 
     if (n == 0 || (n == -1 && ngx_socket_errno != NGX_EAGAIN)) {
         ngx_http_close_connection(c);

@@ -51,7 +51,6 @@ typedef struct {
 static void ngx_agent_keepalive_drop(ngx_agent_task_t *task);
 static void ngx_agent_keepalive_drop_all(ngx_queue_t *queue,
     ngx_agent_task_t *task, void (*drop)(ngx_agent_keepalive_t *item));
-static ngx_uint_t ngx_agent_keepalive_max(void);
 static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
     ngx_agent_task_t *task);
 static void ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx,
@@ -159,7 +158,10 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         ngx_agent_keepalive_key(ctx, &item->key);
     }
 
-    max = ngx_agent_keepalive_max();
+    /* kept connections leave most of the worker's connections to others */
+
+    max = ngx_cycle->connection_n / 4;
+    max = ngx_max(2, ngx_min(max, NGX_AGENT_KEEPALIVE_MAX));
 
     if (ctx->task->kept >= ngx_min(NGX_AGENT_KEEPALIVE_TASK_MAX, max / 2)) {
         ngx_agent_keepalive_remove(ngx_agent_keepalive_oldest(ctx->task));
@@ -307,19 +309,6 @@ ngx_agent_keepalive_drop_all(ngx_queue_t *queue, ngx_agent_task_t *task,
             drop(item);
         }
     }
-}
-
-
-/* Kept connections leave most of the worker's connections to others. */
-
-static ngx_uint_t
-ngx_agent_keepalive_max(void)
-{
-    ngx_uint_t  n;
-
-    n = ngx_cycle->connection_n / 4;
-
-    return ngx_max(2, ngx_min(n, NGX_AGENT_KEEPALIVE_MAX));
 }
 
 
