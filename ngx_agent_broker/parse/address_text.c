@@ -5,11 +5,14 @@
  */
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "parse/address.h"
 
 
+static bool address_parse(const char *text, size_t n, bool v6,
+    address_t *out);
 static bool address_parse_prefix(const char *text, size_t n, unsigned max,
     uint8_t *prefix);
 
@@ -61,153 +64,50 @@ address_range_parse(const char *text, size_t n, address_range_t *out,
 }
 
 
+/*
+ * inet_ntop, but for ::/96: it writes those as ::192.0.2.1, and RFC 5952
+ * section 5 keeps dots for prefixes that are known to hold IPv4 addresses.
+ */
+
 size_t
 address_text(const address_t *a, char dst[ADDRESS_TEXT_MAX])
 {
-    static const char           hex[] = "0123456789abcdef";
-    static const unsigned char  mapped[12] = { [10] = 0xff, 0xff };
+    const unsigned char         *b = a->bytes;
+    static const unsigned char   zero[12];
 
-    int                   shift;
-    char                 *p;
-    size_t                i, run, best, best_len, words;
-    unsigned              v;
-    const unsigned char  *b;
-
-    p = dst;
-    b = a->bytes;
-    words = 0;
-    best = 8;
-    best_len = 1;               /* one zero word is not shortened */
-
-    if (a->v6) {
-        words = (memcmp(b, mapped, 12) == 0) ? 6 : 8;
-
-        /* the first of the longest runs of zero words */
-
-        for (i = 0; i < words; i += run + 1) {
-
-            for (run = 0; i + run < words; run++) {
-                if (b[2 * (i + run)] || b[2 * (i + run) + 1]) {
-                    break;
-                }
-            }
-
-            if (run > best_len) {
-                best = i;
-                best_len = run;
-            }
-        }
+    if (a->v6 && memcmp(b, zero, 12) == 0 && (b[12] || b[13])) {
+        return (size_t) sprintf(dst, "::%x:%x",
+                                (unsigned) (b[12] << 8 | b[13]),
+                                (unsigned) (b[14] << 8 | b[15]));
     }
 
-    for (i = 0; i < words; i++) {
+    (void) inet_ntop(a->v6 ? AF_INET6 : AF_INET, b, dst, ADDRESS_TEXT_MAX);
 
-        if (i == best) {
-            *p++ = ':';
-            *p++ = ':';
-            i += best_len - 1;
-            continue;
-        }
-
-        if (i > 0 && p[-1] != ':') {
-            *p++ = ':';
-        }
-
-        v = (unsigned) (b[2 * i] << 8 | b[2 * i + 1]);
-
-        for (shift = 12; shift > 0 && (v >> shift) == 0; shift -= 4) {
-            /* void */
-        }
-
-        for ( /* void */ ; shift >= 0; shift -= 4) {
-            *p++ = hex[(v >> shift) & 0xf];
-        }
-    }
-
-    if (words != 8) {
-
-        if (words) {
-            *p++ = ':';
-            b += 12;
-        }
-
-        for (i = 0; i < 4; i++) {
-            v = b[i];
-
-            if (v >= 100) {
-                *p++ = hex[v / 100];
-            }
-
-            if (v >= 10) {
-                *p++ = hex[v / 10 % 10];
-            }
-
-            *p++ = hex[v % 10];
-
-            if (i < 3) {
-                *p++ = '.';
-            }
-        }
-    }
-
-    *p = '\0';
-
-    return (size_t) (p - dst);
+    return strlen(dst);
 }
 
 
 bool
 address_parse_v4(const char *text, size_t n, address_t *out)
 {
-    size_t    i, octet, digits;
-    unsigned  v;
-
-    memset(out, 0, sizeof(address_t));
-
-    v = 0;
-    octet = 0;
-    digits = 0;
-
-    for (i = 0; i <= n; i++) {
-
-        if (i < n && text[i] >= '0' && text[i] <= '9') {
-
-            /* a leading zero means octal to some readers */
-
-            if (digits > 0 && v == 0) {
-                break;
-            }
-
-            v = v * 10 + (unsigned) (text[i] - '0');
-            digits++;
-
-            if (v > 255) {
-                break;
-            }
-
-            continue;
-        }
-
-        if (digits == 0 || octet == 4 || (i < n && text[i] != '.')) {
-            break;
-        }
-
-        out->bytes[octet++] = (unsigned char) v;
-        v = 0;
-        digits = 0;
-    }
-
-    if (i == n + 1 && octet == 4) {
-        return true;
-    }
-
-    memset(out, 0, sizeof(address_t));
-
-    return false;
+    return address_parse(text, n, false, out);
 }
 
 
 bool
 address_parse_v6(const char *text, size_t n, address_t *out)
+{
+    return address_parse(text, n, true, out);
+}
+
+
+/*
+ * inet_pton is strict about the grammar; comparing with the canonical text
+ * leaves one spelling an address (and refuses a NUL inside).
+ */
+
+static bool
+address_parse(const char *text, size_t n, bool v6, address_t *out)
 {
     char  copy[ADDRESS_TEXT_MAX], canonical[ADDRESS_TEXT_MAX];
 
@@ -220,14 +120,9 @@ address_parse_v6(const char *text, size_t n, address_t *out)
     memcpy(copy, text, n);
     copy[n] = '\0';
 
-    out->v6 = true;
+    out->v6 = v6;
 
-    /*
-     * inet_pton is strict about the grammar; comparing with the canonical
-     * text leaves one spelling an address (and refuses a NUL inside).
-     */
-
-    if (inet_pton(AF_INET6, copy, out->bytes) == 1
+    if (inet_pton(v6 ? AF_INET6 : AF_INET, copy, out->bytes) == 1
         && address_text(out, canonical) == n
         && memcmp(canonical, text, n) == 0)
     {
