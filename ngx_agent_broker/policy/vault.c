@@ -74,6 +74,7 @@ vault_load(const char *path, uid_t owner, char err[VAULT_ERROR_MAX])
     locked_t     text;
     struct stat  before, after;
 
+    memset(&before, 0, sizeof(struct stat));
     vault_show_path(path, shown);
 
     fd = vault_open(path, owner, shown, &before, err);
