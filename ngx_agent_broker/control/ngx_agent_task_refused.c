@@ -1,16 +1,16 @@
 /*
- * Refusals of the control socket in the audit.  Whoever reaches the socket can
- * be refused as often as it likes, and must not fill the disk of the audit
- * with that, past which nobody's requests go out.  So a user has a thousand
- * lines, and one more each 100 ms; those that are left out are counted, and
- * told together in one line.  Each worker counts for itself.
+ * Refusals of the control socket in the audit.  Any user that reaches the
+ * socket can cause refusals without end.  They must not fill the audit's disk,
+ * because once it is full all requests are refused.  So a user has a thousand
+ * lines, and one more each 100 ms; refusals beyond that are counted, and
+ * recorded together in one line.  Each worker counts for itself.
  */
 
 
 #include "control/ngx_agent_launcher.h"
 
 
-#define NGX_AGENT_REFUSED_UIDS   64         /* that are told apart */
+#define NGX_AGENT_REFUSED_UIDS   64         /* users counted one by one */
 #define NGX_AGENT_REFUSED_LINES  1000
 #define NGX_AGENT_REFUSED_TIME   100        /* ms a line */
 
