@@ -90,21 +90,15 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
             ngx_agent_task_close_doors(l->task);
         }
 
-        switch (l->phase) {
-
-        case NGX_AGENT_OPENED:
+        if (l->phase == NGX_AGENT_OPENED) {
             /* without a lease it cannot be resumed */
             ngx_agent_launcher_end(l, "broker", NULL);
-            break;
 
-        case NGX_AGENT_SERVING:
-        case NGX_AGENT_DRAINED:
+        } else if (l->phase == NGX_AGENT_SERVING
+                   || l->phase == NGX_AGENT_DRAINED)
+        {
             /* the task lives on: no task_end here, it is resumed elsewhere */
             l->phase = NGX_AGENT_DONE;
-            break;
-
-        default:
-            break;
         }
 
         ngx_agent_control_finish(l);
@@ -429,18 +423,9 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
         ngx_agent_task_close_doors(l->task);
         l->task->idle = NULL;
 
-        switch (l->phase) {
-
-        case NGX_AGENT_OPENED:
-        case NGX_AGENT_SERVING:
-        case NGX_AGENT_DRAINED:
-        case NGX_AGENT_CLOSING:
+        if (l->phase != NGX_AGENT_NEW && l->phase != NGX_AGENT_DONE) {
             /* nothing, if another connection has the lease by now */
             ngx_agent_launcher_end(l, ngx_agent_control_lost(l), NULL);
-            break;
-
-        default:
-            break;
         }
 
         ngx_agent_task_cut(l->task);

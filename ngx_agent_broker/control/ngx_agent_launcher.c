@@ -60,22 +60,33 @@ ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
 }
 
 
-/* NULL: refused. */
-
 const policy_t *
-ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_policies_t *set,
-    const char *name)
+ngx_agent_launcher_policy(ngx_agent_launcher_t *l, json_t *request,
+    ngx_agent_policies_t **set)
 {
     char             err[POLICY_ERROR_MAX];
+    const char      *name;
     const policy_t  *policy;
 
-    policy = policy_set_find(set->policies, name);
+    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
+        return NULL;
+    }
+
+    *set = ngx_agent_policies_get(l->connection->log);
+    if (*set == NULL) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
+                                  "no policies are loaded");
+        return NULL;
+    }
+
+    name = json_string_value(json_object_get(request, "policy"));
+    policy = policy_set_find((*set)->policies, name);
 
     if (policy == NULL) {
         (void) policy_error(err, "policy", name,
                             "is not in the broker's configuration");
         ngx_agent_launcher_refuse(l, PROTOCOL_POLICY_UNKNOWN, "%s", err);
-        return NULL;
+        goto refused;
     }
 
     if (!policy_allows_launcher(policy, l->peer.uid, l->groups,
@@ -85,10 +96,16 @@ ngx_agent_launcher_policy(ngx_agent_launcher_t *l, ngx_agent_policies_t *set,
                                   "uid %u is not among the \"launchers\" of "
                                   "policy \"%s\"", (unsigned) l->peer.uid,
                                   policy->name);
-        return NULL;
+        goto refused;
     }
 
     return policy;
+
+refused:
+
+    ngx_agent_policies_release(*set);
+
+    return NULL;
 }
 
 
@@ -168,24 +185,7 @@ ngx_agent_launcher_refuse(ngx_agent_launcher_t *l, const char *error,
 void
 ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
 {
-    switch (l->phase) {
-
-    case NGX_AGENT_SERVING:
-        ngx_agent_task_close_doors(l->task);
-        l->phase = NGX_AGENT_DRAINED;
-
-        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
-                       "agent: task %*s drained", (size_t) PROTOCOL_ID_LEN,
-                       l->task->id);
-
-        ngx_agent_launcher_send(l, json_pack("{s:s}", "event", PROTOCOL_DRAIN));
-
-        /* the worker stays until the event is sent and what crosses it heard */
-
-        ngx_add_timer(l->connection->read, NGX_AGENT_DRAIN_TIME);
-        return;
-
-    default:
+    if (l->phase != NGX_AGENT_SERVING) {
 
         /*
          * What was begun here goes on here: a launcher that has connected
@@ -195,6 +195,19 @@ ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
 
         return;
     }
+
+    ngx_agent_task_close_doors(l->task);
+    l->phase = NGX_AGENT_DRAINED;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
+                   "agent: task %*s drained", (size_t) PROTOCOL_ID_LEN,
+                   l->task->id);
+
+    ngx_agent_launcher_send(l, json_pack("{s:s}", "event", PROTOCOL_DRAIN));
+
+    /* the worker stays until the event is sent and what crosses it heard */
+
+    ngx_add_timer(l->connection->read, NGX_AGENT_DRAIN_TIME);
 }
 
 

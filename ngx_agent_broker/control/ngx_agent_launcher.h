@@ -82,11 +82,14 @@ void ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request);
 /* The broker's own net namespace, as SO_NETNS_COOKIE names it. */
 uint64_t ngx_agent_launcher_netns(void);
 
-/* Checks that refuse by themselves: NGX_DECLINED, or NULL. */
+/*
+ * Checks that refuse by themselves: NGX_DECLINED, or NULL.  A policy lives as
+ * long as its set, which the caller releases.
+ */
 ngx_int_t ngx_agent_launcher_version(ngx_agent_launcher_t *l,
     json_t *request);
 const policy_t *ngx_agent_launcher_policy(ngx_agent_launcher_t *l,
-    ngx_agent_policies_t *set, const char *name);
+    json_t *request, ngx_agent_policies_t **set);
 
 /* Takes the reply over; it is sent from the event loop. */
 void ngx_agent_launcher_send(ngx_agent_launcher_t *l, json_t *reply);

@@ -35,29 +35,17 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
     u_char                 random[PROTOCOL_ID_LEN / 2];
     u_char                 id[PROTOCOL_ID_LEN];
     uint64_t               life;
-    const char            *name;
     audit_line_t           line;
     const policy_t        *policy;
     ngx_agent_policies_t  *set;
 
-    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
+    policy = ngx_agent_launcher_policy(l, request, &set);
+    if (policy == NULL) {
         return;
     }
 
-    name = json_string_value(json_object_get(request, "policy"));
-
-    set = ngx_agent_policies_get(l->connection->log);
-    if (set == NULL) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
-                                  "no policies are loaded");
-        return;
-    }
-
-    policy = ngx_agent_launcher_policy(l, set, name);
-
-    if (policy == NULL
-        || ngx_agent_open_env(l, policy, json_object_get(request, "env"))
-           != NGX_OK)
+    if (ngx_agent_open_env(l, policy, json_object_get(request, "env"))
+        != NGX_OK)
     {
         goto done;
     }

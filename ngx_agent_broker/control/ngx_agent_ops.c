@@ -152,35 +152,22 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
     char                  *text;
     size_t                 len;
     json_t                *value;
-    const char            *name;
     const policy_t        *policy;
     ngx_agent_policies_t  *set;
 
-    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
+    policy = ngx_agent_launcher_policy(l, request, &set);
+    if (policy == NULL) {
         return;
     }
 
-    name = json_string_value(json_object_get(request, "policy"));
+    text = policy_dump(policy, &len);
+    value = text ? json_loadb(text, len, 0, NULL) : NULL;
+    free(text);
 
-    set = ngx_agent_policies_get(l->connection->log);
-    if (set == NULL) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL,
-                                  "no policies are loaded");
-        return;
-    }
+    l->phase = NGX_AGENT_DONE;
 
-    policy = ngx_agent_launcher_policy(l, set, name);
-
-    if (policy) {
-        text = policy_dump(policy, &len);
-        value = text ? json_loadb(text, len, 0, NULL) : NULL;
-        free(text);
-
-        l->phase = NGX_AGENT_DONE;
-
-        ngx_agent_launcher_send(l, json_pack("{s:b, s:o}", "ok", 1,
-                                             "policy", value));
-    }
+    ngx_agent_launcher_send(l, json_pack("{s:b, s:o}", "ok", 1,
+                                         "policy", value));
 
     ngx_agent_policies_release(set);
 }
