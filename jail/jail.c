@@ -272,11 +272,13 @@ main(int argc, char **argv, char **envp)
     jail_scrub = argv[0];
     jail_scrub_len = (size_t) (end - argv[0]);
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): argc words */
     if (argc == 3 && strcmp(argv[2], "--help") == 0) {
         return jail_help(0, NULL);
     }
 
     for (c = commands; argc > 1 && c->name; c++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): the same */
         if (strcmp(c->name, argv[1]) == 0) {
             return c->run(argc - 2, argv + 2);
         }

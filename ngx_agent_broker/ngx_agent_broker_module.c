@@ -147,7 +147,7 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
       ngx_agent_conf_directive,                                               \
       NGX_HTTP_MAIN_CONF_OFFSET,                                              \
       offset,                                                                 \
-      (void *) function }
+      (void *) (function) }
 
 #define NGX_AGENT_PATH(name, member)                                          \
     NGX_AGENT_DIRECTIVE(name, NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,              \
@@ -165,10 +165,10 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
 /* a word, or a list of words, for the row of this name in policy_fields.c */
 
 #define NGX_AGENT_WORD(name, context)                                         \
-    NGX_AGENT_DIRECTIVE(name, context|NGX_CONF_TAKE1, ngx_agent_conf_field, 0)
+    NGX_AGENT_DIRECTIVE(name, (context)|NGX_CONF_TAKE1, ngx_agent_conf_field, 0)
 
 #define NGX_AGENT_LIST(name, context)                                         \
-    NGX_AGENT_DIRECTIVE(name, context|NGX_CONF_1MORE|NGX_AGENT_MANY,          \
+    NGX_AGENT_DIRECTIVE(name, (context)|NGX_CONF_1MORE|NGX_AGENT_MANY,          \
                         ngx_agent_conf_field, 0)
 
 

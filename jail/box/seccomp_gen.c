@@ -384,6 +384,6 @@ gen_distance(const gen_code_t *code, unsigned at, unsigned target)
 static void
 gen_fail(const char *what, const char *name)
 {
-    fprintf(stderr, "seccomp_gen: %s: %s\n", what, name);
+    (void) fprintf(stderr, "seccomp_gen: %s: %s\n", what, name);
     exit(1);
 }

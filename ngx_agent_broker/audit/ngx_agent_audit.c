@@ -122,9 +122,9 @@ ngx_agent_audit_begin(audit_line_t *line, const char *event,
 
     ms = ts.tv_nsec / 1000000;
 
-    text[20] = '0' + ms / 100;
-    text[21] = '0' + ms / 10 % 10;
-    text[22] = '0' + ms % 10;
+    text[20] = (char) ('0' + ms / 100);
+    text[21] = (char) ('0' + ms / 10 % 10);
+    text[22] = (char) ('0' + ms % 10);
 
     audit_line_begin(line);
     audit_line_copy(line, head, sizeof(head) - 1);

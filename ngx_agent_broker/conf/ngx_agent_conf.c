@@ -525,7 +525,6 @@ ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
     }
 
     size = -1;
-    err = 0;
     what = "cannot be read";
 
     fd = open((char *) name.data, O_RDONLY|O_CLOEXEC|O_NONBLOCK);

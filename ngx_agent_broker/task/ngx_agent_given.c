@@ -38,7 +38,7 @@ ngx_agent_given_interrupt(ngx_uint_t on)
         ngx_memzero(&event, sizeof(struct sigevent));
         event.sigev_notify = SIGEV_THREAD_ID;
         event.sigev_signo = SIGALRM;
-        event.sigev_notify_thread_id = syscall(SYS_gettid);
+        event.sigev_notify_thread_id = (pid_t) syscall(SYS_gettid);
 
         if (timer_create(CLOCK_MONOTONIC, &event, &ngx_agent_interrupt_timer)
             == -1)
