@@ -244,6 +244,8 @@ box_admit(box_t *box, const box_spec_t *spec,
     const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
     fault_t *fault)
 {
+    static const char  mapped = SYNC_MAPPED;
+
     if (box_map(box, spec, fault) != 0
         || box_rlimit(box, limits, fault) != 0
         || box_oom_score(box, fault) != 0)
@@ -251,7 +253,7 @@ box_admit(box_t *box, const box_spec_t *spec,
         return -1;
     }
 
-    if (fd_pass_send(box->sync, &(char) { SYNC_MAPPED }, 1, attach,
+    if (fd_pass_send(box->sync, &mapped, 1, attach,
                      spec->is_born_in_group ? 0 : nattach, 0)
         != 1)
     {
@@ -327,8 +329,8 @@ box_map(box_t *box, const box_spec_t *spec, fault_t *fault)
 {
     char  uid[64], gid[64];
 
-    (void) sprintf(uid, "%u %u 1", BOX_UID, (unsigned) spec->outer_uid);
-    (void) sprintf(gid, "%u %u 1", BOX_UID, (unsigned) spec->outer_gid);
+    (void) sprintf(uid, "%d %u 1", BOX_UID, (unsigned) spec->outer_uid);
+    (void) sprintf(gid, "%d %u 1", BOX_UID, (unsigned) spec->outer_gid);
 
     if (!spec->is_root
         && box_write(box->pid, "setgroups", "deny", fault) != 0)

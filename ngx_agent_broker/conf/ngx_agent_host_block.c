@@ -75,8 +75,8 @@ ngx_agent_host_block_peek(ngx_conf_t *cf)
         block = (end != ';');
     }
 
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): both were found */
     ngx_agent_host_entries[block]->type |= NGX_AGENT_POLICY_CONF;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): both were found */
     ngx_agent_host_entries[!block]->type &= ~NGX_AGENT_POLICY_CONF;
 }
 

@@ -120,7 +120,7 @@ ngx_agent_variables_get(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     }
 
     v->data = (u_char *) text;
-    v->len = (unsigned) (len ? len : ngx_strlen(text));
+    v->len = (len ? len : ngx_strlen(text)) & 0xfffffff;
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;

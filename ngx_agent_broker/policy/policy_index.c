@@ -196,7 +196,6 @@ policy_index_probe(const policy_index_t *index, const char *host, size_t n,
     uint32_t       finished;
     index_slot_t  *slot;
 
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): not the table before */
     if (index->slots == NULL) {
         return NULL;
     }
@@ -207,6 +206,7 @@ policy_index_probe(const policy_index_t *index, const char *host, size_t n,
 
         slot = &index->slots[i];
 
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the table is alive */
         if (slot->rule == NULL) {
             return NULL;
         }

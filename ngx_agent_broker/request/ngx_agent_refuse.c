@@ -176,6 +176,7 @@ ngx_agent_refuse_hint_names(const policy_rule_t *rule, const policy_t *policy,
 
     for (i = 0; i < n; i++) {
 
+        /* cppcheck-suppress nullPointer; without a policy n is 0 */
         name = rule ? rule->methods[i] : policy->rules[i]->name;
 
         if (len + ngx_strlen(name) + 2 > NGX_AGENT_HINT_WORDS) {

@@ -255,7 +255,8 @@ ngx_agent_state_find(const char *name, struct stat *st, ngx_fd_t but)
 
     while (found == NGX_INVALID_FILE && (entry = readdir(dir)) != NULL) {
 
-        fd = ngx_atoi((u_char *) entry->d_name, ngx_strlen(entry->d_name));
+        fd = (ngx_fd_t) ngx_atoi((u_char *) entry->d_name,
+                                 ngx_strlen(entry->d_name));
 
         if (fd != NGX_ERROR && fd != but
             && fstatat(dirfd(dir), entry->d_name, &fst, 0) == 0

@@ -269,12 +269,12 @@ ngx_agent_usage_refuse(const u_char *id, const target_t *target,
 
     refusal->count = 1;
     refusal->port = target->authority.port;
-    refusal->reason = reason;
-    refusal->dns = is_dns;
-    refusal->method_len = method;
-    refusal->host_len = host;
-    refusal->path_len = path;
-    refusal->hint_len = tail;
+    refusal->reason = (uint8_t) reason;
+    refusal->dns = (uint8_t) is_dns;
+    refusal->method_len = (uint8_t) method;
+    refusal->host_len = (uint8_t) host;
+    refusal->path_len = (uint8_t) path;
+    refusal->hint_len = (uint16_t) tail;
 
     p = refusal->data;
     p = ngx_cpymem(p, verb, method);
