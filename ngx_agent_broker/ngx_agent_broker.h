@@ -5,8 +5,7 @@
  * headers of its own and of those after it.
  */
 
-#ifndef NGX_AGENT_BROKER_H
-#define NGX_AGENT_BROKER_H
+#pragma once
 
 
 #include <ngx_config.h>
@@ -14,6 +13,3 @@
 
 
 extern ngx_module_t  ngx_agent_broker_module;
-
-
-#endif /* NGX_AGENT_BROKER_H */

@@ -168,7 +168,7 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
     NGX_AGENT_DIRECTIVE(name, (context)|NGX_CONF_TAKE1, ngx_agent_conf_field, 0)
 
 #define NGX_AGENT_LIST(name, context)                                         \
-    NGX_AGENT_DIRECTIVE(name, (context)|NGX_CONF_1MORE|NGX_AGENT_MANY,          \
+    NGX_AGENT_DIRECTIVE(name, (context)|NGX_CONF_1MORE|NGX_AGENT_MANY,        \
                         ngx_agent_conf_field, 0)
 
 

@@ -3,8 +3,8 @@
 # The sources keep the house's form: C of at most 80 columns without tabs or
 # trailing blanks, a comment at the top of each file, no notes to oneself, and
 # no words that mean another thing.  A function that other files call begins
-# with a word of its file's name, and the guard of a header is its file's
-# name.  (t/words.t reads what the programs print.)
+# with a word of its file's name, and a header is read once.  (t/words.t reads
+# what the programs print.)
 
 use v5.36;
 
@@ -81,9 +81,8 @@ sub names ($file, @lines) {
     my ($stem, $kind) = $file =~ m{([^/]+)\.([ch])\z};
 
     if ($kind eq 'h') {
-        my ($guard) = join('', @lines) =~ /^#ifndef (\w+)\n#define \1$/m;
-        return if ($guard // '') =~ /^(?:JAIL_)?\U$stem\E_H$/;
-        return "$file: its guard is " . ($guard // 'missing');
+        return if 1 == grep { /^#pragma once$/ } @lines;
+        return "$file: it does not say #pragma once, once";
     }
 
     my %is_word = map { $_ => 1, s/s\z//r => 1 }

@@ -3,8 +3,7 @@
  * so that both give the same advice.
  */
 
-#ifndef JAIL_ADVICE_H
-#define JAIL_ADVICE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,6 +21,3 @@ const char *advice(stage_t stage, int err, cause_t cause);
 
 /* The sentence, or a copy of it, says to install ADVICE_PROFILE. */
 bool advice_is_profile(const char *fix);
-
-
-#endif /* JAIL_ADVICE_H */

@@ -2,8 +2,7 @@
  * Milliseconds of a clock that cannot be set back: CLOCK_MONOTONIC.
  */
 
-#ifndef JAIL_CLOCK_H
-#define JAIL_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -18,6 +17,3 @@ clock_ms(void)
 
     return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
-
-
-#endif /* JAIL_CLOCK_H */

@@ -3,8 +3,7 @@
  * no longer needs.
  */
 
-#ifndef JAIL_DESCRIPTORS_H
-#define JAIL_DESCRIPTORS_H
+#pragma once
 
 
 /* Closes all but the n in keep, which it sorts; 0 or -1 with errno. */
@@ -12,6 +11,3 @@ int descriptors_close_but(int *keep, unsigned n);
 
 /* Closes the n in fds that are not -1, and makes them -1. */
 void descriptors_close(int *fds, unsigned n);
-
-
-#endif /* JAIL_DESCRIPTORS_H */

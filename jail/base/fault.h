@@ -10,8 +10,7 @@
  * the cause, so that a message may be worded anew at any time.
  */
 
-#ifndef JAIL_FAULT_H
-#define JAIL_FAULT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -138,6 +137,3 @@ void fault_print(const fault_t *fault);
 
 /* "EPERM" for EPERM; NULL for 0. */
 const char *fault_errno_name(int err);
-
-
-#endif /* JAIL_FAULT_H */

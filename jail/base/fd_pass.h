@@ -2,8 +2,7 @@
  * Descriptors sent beside bytes on a Unix socket (SCM_RIGHTS).
  */
 
-#ifndef JAIL_FD_PASS_H
-#define JAIL_FD_PASS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -30,6 +29,3 @@ ssize_t fd_pass_send(int sock, const void *bytes, size_t len,
  */
 ssize_t fd_pass_receive(int sock, void *bytes, size_t len, int *fds,
     unsigned *n, int flags);
-
-
-#endif /* JAIL_FD_PASS_H */

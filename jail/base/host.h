@@ -3,8 +3,7 @@
  * on: asked only when something failed, to name the cause.
  */
 
-#ifndef JAIL_HOST_H
-#define JAIL_HOST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,6 +34,3 @@ bool host_proc_is_masked(void);
 
 /* Is /sys/fs/cgroup mounted read-only? */
 bool host_cgroup_is_readonly(void);
-
-
-#endif /* JAIL_HOST_H */

@@ -4,8 +4,7 @@
  * reachable from the task.
  */
 
-#ifndef JAIL_BOX_H
-#define JAIL_BOX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -198,6 +197,3 @@ void box_kill(box_t *box);
 void box_kill_child(int pidfd, pid_t pid);
 
 void box_close(box_t *box);
-
-
-#endif /* JAIL_BOX_H */

@@ -3,8 +3,7 @@
  * rights a place gets.
  */
 
-#ifndef JAIL_LANDLOCK_H
-#define JAIL_LANDLOCK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +58,3 @@ uint64_t landlock_rights(int abi, landlock_place_t place, int is_dir);
  */
 int landlock_restrict(const landlock_rule_t *rules, unsigned n,
     const char **what);
-
-
-#endif /* JAIL_LANDLOCK_H */

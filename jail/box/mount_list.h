@@ -4,8 +4,7 @@
  * (mounts.c).
  */
 
-#ifndef JAIL_MOUNT_LIST_H
-#define JAIL_MOUNT_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,6 +96,3 @@ const char *mount_list_text(mount_list_t *list, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 void mount_list_free(mount_list_t *list);
-
-
-#endif /* JAIL_MOUNT_LIST_H */

@@ -4,8 +4,7 @@
  * -1 with errno, and may leave in `detail` what it was about.
  */
 
-#ifndef JAIL_MOUNT_OPS_H
-#define JAIL_MOUNT_OPS_H
+#pragma once
 
 #include "box/setup.h"
 #include "box/sys_mount.h"
@@ -59,6 +58,3 @@ int mount_parents(setup_t *s, const char *path);
 
 /* The file of an M_FILE, below dir. */
 int mount_copy(int dir, const mount_op_t *op);
-
-
-#endif /* JAIL_MOUNT_OPS_H */

@@ -3,8 +3,7 @@
  * after it.
  */
 
-#ifndef JAIL_MOUNT_TABLE_H
-#define JAIL_MOUNT_TABLE_H
+#pragma once
 
 #include "box/box.h"
 #include "box/mount_list.h"
@@ -193,6 +192,3 @@ static const mount_row_t  mount_table[] = {
     { M_HIDE, "proc/softirqs", MOUNT_MASK, 0, 0 },
     { M_HIDE, "proc/timer_stats", MOUNT_MASK, 0, 0 },
 };
-
-
-#endif /* JAIL_MOUNT_TABLE_H */

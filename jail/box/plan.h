@@ -2,8 +2,7 @@
  * The plan of a box's file system, made by the launcher before the box is.
  */
 
-#ifndef JAIL_PLAN_H
-#define JAIL_PLAN_H
+#pragma once
 
 #include "box/box.h"
 
@@ -16,6 +15,3 @@ int plan_make(box_spec_t *spec, fault_t *fault);
 
 /* The lists; the child has its own copy of them. */
 void plan_free(box_spec_t *spec);
-
-
-#endif /* JAIL_PLAN_H */

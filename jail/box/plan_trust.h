@@ -2,8 +2,7 @@
  * The part of the plan that is about certificates.
  */
 
-#ifndef JAIL_PLAN_TRUST_H
-#define JAIL_PLAN_TRUST_H
+#pragma once
 
 #include "box/mount_list.h"
 #include "env/trust.h"
@@ -17,6 +16,3 @@ int plan_trust_files(mount_list_t *list, const trust_t *trust);
 
 /* After them: what still is the host's gets ours over it. */
 void plan_trust_names(mount_list_t *list, const trust_t *trust);
-
-
-#endif /* JAIL_PLAN_TRUST_H */

@@ -2,8 +2,7 @@
  * What a step of the box tells the launcher, and what it waits for.
  */
 
-#ifndef JAIL_REPORT_H
-#define JAIL_REPORT_H
+#pragma once
 
 #include "box/setup.h"
 
@@ -24,6 +23,3 @@ noreturn void report_fault(setup_t *s, stage_t stage);
  * with it.  -1 with errno: EPIPE for its end or another byte.
  */
 int report_wait(setup_t *s, char message);
-
-
-#endif /* JAIL_REPORT_H */

@@ -19,8 +19,7 @@
  * can reach is decided by the namespaces.
  */
 
-#ifndef JAIL_SECCOMP_TABLE_H
-#define JAIL_SECCOMP_TABLE_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -298,6 +297,3 @@ static const seccomp_rule_t  seccomp_rules[] = {
 
     { "clone3", ENOSYS, 0, { { 0 } } },
 };
-
-
-#endif /* JAIL_SECCOMP_TABLE_H */

@@ -4,8 +4,7 @@
  * `detail` what the step was about.
  */
 
-#ifndef JAIL_SETUP_H
-#define JAIL_SETUP_H
+#pragma once
 
 #include <stdnoreturn.h>
 
@@ -58,6 +57,3 @@ noreturn void exec_main(setup_t *s);
 
 /* reaper.c: what pid 1 of the box does until its end */
 noreturn void reaper_run(int lifeline, int children, pid_t main_pid);
-
-
-#endif /* JAIL_SETUP_H */

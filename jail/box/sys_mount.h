@@ -3,8 +3,7 @@
  * cannot be included together with <linux/mount.h>, which has the structures.
  */
 
-#ifndef JAIL_SYS_MOUNT_H
-#define JAIL_SYS_MOUNT_H
+#pragma once
 
 #include <linux/mount.h>
 #include <sys/syscall.h>
@@ -82,6 +81,3 @@ sys_umount2(const char *path, int flags)
 {
     return (int) syscall(SYS_umount2, path, flags);
 }
-
-
-#endif /* JAIL_SYS_MOUNT_H */

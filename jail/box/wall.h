@@ -4,8 +4,7 @@
  * the same.  A row says what becomes the box's main process.
  */
 
-#ifndef JAIL_WALL_H
-#define JAIL_WALL_H
+#pragma once
 
 #include "box/setup.h"
 
@@ -34,6 +33,3 @@ extern const wall_t  wall_table[];
  * this host has not what it needs.
  */
 const wall_t *wall_find(const char *name, fault_t *fault);
-
-
-#endif /* JAIL_WALL_H */

@@ -6,8 +6,7 @@
  * launcher connects again and offers the same sockets, for ten seconds.
  */
 
-#ifndef JAIL_BROKER_H
-#define JAIL_BROKER_H
+#pragma once
 
 #include <poll.h>
 
@@ -104,6 +103,3 @@ void broker_free(broker_t *broker);
 
 /* The effective policy as one object; NULL with the fault set. */
 json_t *broker_policy(const char *path, const char *policy, fault_t *fault);
-
-
-#endif /* JAIL_BROKER_H */

@@ -2,8 +2,7 @@
  * The wire to the broker: lines as shared/protocol.h describes them.
  */
 
-#ifndef JAIL_CONTROL_H
-#define JAIL_CONTROL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -52,6 +51,3 @@ json_t *control_answer(control_t *control, int64_t deadline,
 
 /* Fills the fault from {"ok":false,"error":…,"message":…}. */
 int control_refused(json_t *answer, fault_t *fault);
-
-
-#endif /* JAIL_CONTROL_H */

@@ -2,8 +2,7 @@
  * The broker's answer to `open`, read into what the launcher builds from.
  */
 
-#ifndef JAIL_OPEN_REPLY_H
-#define JAIL_OPEN_REPLY_H
+#pragma once
 
 #include <jansson.h>
 
@@ -18,6 +17,3 @@
  */
 int open_reply_read(json_t *answer, char *task_id, char *policy_hash,
     uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault);
-
-
-#endif /* JAIL_OPEN_REPLY_H */

@@ -13,8 +13,7 @@
  * swept.
  */
 
-#ifndef JAIL_CGROUP_H
-#define JAIL_CGROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -130,6 +129,3 @@ bool cgroup_has_neighbours(const cgroup_t *cg);
 
 /* A group that holds nothing, so that it may be removed at any time. */
 void cgroup_clear(cgroup_t *cg);
-
-
-#endif /* JAIL_CGROUP_H */

@@ -2,8 +2,7 @@
  * Switching controllers on for the children of a group.
  */
 
-#ifndef JAIL_CGROUP_DELEGATE_H
-#define JAIL_CGROUP_DELEGATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +27,3 @@ int cgroup_delegate(const char *path, bool may_move, fault_t *fault);
 
 /* Whether a needed controller is not in the list; the names of those. */
 bool cgroup_delegate_lacks(const char *list, char *names, size_t cap);
-
-
-#endif /* JAIL_CGROUP_DELEGATE_H */

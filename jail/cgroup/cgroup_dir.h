@@ -3,8 +3,7 @@
  * cgroups share.
  */
 
-#ifndef JAIL_CGROUP_DIR_H
-#define JAIL_CGROUP_DIR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -99,6 +98,3 @@ void cgroup_usage_read(const int *dirs, const cgroup_counter_t *counters,
 /* Writes each limit, then reads and compares it; -1 with a fault. */
 int cgroup_limits_set(const int *dirs, const cgroup_limit_t *table, size_t n,
     const uint64_t limits[LIMIT_COUNT], fault_t *fault);
-
-
-#endif /* JAIL_CGROUP_DIR_H */

@@ -2,8 +2,7 @@
  * Where in the unified hierarchy this launcher may make boxes' groups.
  */
 
-#ifndef JAIL_CGROUP_PLACE_H
-#define JAIL_CGROUP_PLACE_H
+#pragma once
 
 #include "cgroup/cgroup.h"
 
@@ -26,6 +25,3 @@ int cgroup_place_open(char *path, size_t cap, fault_t *fault);
  * tree itself; it need not exist.
  */
 int cgroup_place_tree(uid_t uid, char *path, size_t cap);
-
-
-#endif /* JAIL_CGROUP_PLACE_H */

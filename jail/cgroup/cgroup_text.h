@@ -3,8 +3,7 @@
  * file is opened here.
  */
 
-#ifndef JAIL_CGROUP_TEXT_H
-#define JAIL_CGROUP_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +43,3 @@ int cgroup_text_value(const char *text, const char *key, uint64_t *value);
 
 /* Whether the last name of the path is that of a unit of systemd's. */
 bool cgroup_text_is_unit(const char *path);
-
-
-#endif /* JAIL_CGROUP_TEXT_H */

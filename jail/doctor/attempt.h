@@ -4,8 +4,7 @@
  * prove nothing (a process without sockets cannot connect either).
  */
 
-#ifndef JAIL_ATTEMPT_H
-#define JAIL_ATTEMPT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -51,6 +50,3 @@ attempt_call_t  attempt_variable, attempt_read, attempt_target_port,
 attempt_call_t  attempt_address, attempt_create, attempt_process,
                 attempt_own_process, attempt_on_child, attempt_mkdir,
                 attempt_tty, attempt_setuid;
-
-
-#endif /* JAIL_ATTEMPT_H */

@@ -28,8 +28,7 @@
  * foundation is missing is skipped: the foundation's "fix" says what to do.
  */
 
-#ifndef JAIL_DOCTOR_H
-#define JAIL_DOCTOR_H
+#pragma once
 
 #include <jansson.h>
 
@@ -48,6 +47,3 @@ typedef struct {
 
 /* `jail doctor`, with the arguments after it; returns the exit status. */
 int doctor(int argc, char **argv, const char *version);
-
-
-#endif /* JAIL_DOCTOR_H */

@@ -2,8 +2,7 @@
  * The open doors of a plain child process, compared with those of a box.
  */
 
-#ifndef JAIL_DOCTOR_COMPARE_H
-#define JAIL_DOCTOR_COMPARE_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -14,6 +13,3 @@ json_t *doctor_compare(char *error, size_t cap);
 
 /* Prints it for people, to standard output. */
 void doctor_compare_print(const json_t *compare);
-
-
-#endif /* JAIL_DOCTOR_COMPARE_H */

@@ -2,8 +2,7 @@
  * The results as one JSON object, or as text for people, on standard output.
  */
 
-#ifndef JAIL_DOCTOR_REPORT_H
-#define JAIL_DOCTOR_REPORT_H
+#pragma once
 
 #include "doctor/doctor.h"
 #include "doctor/layer.h"
@@ -14,6 +13,3 @@ int doctor_report_json(const doctor_t *d, const layer_result_t *results,
     json_t *compare, bool ok, const char *version);
 void doctor_report_text(const doctor_t *d, const layer_result_t *results,
     bool ok);
-
-
-#endif /* JAIL_DOCTOR_REPORT_H */

@@ -2,8 +2,7 @@
  * The layers of a box, and what was found of each on this host.
  */
 
-#ifndef JAIL_LAYER_H
-#define JAIL_LAYER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -65,6 +64,3 @@ extern const layer_t  layer_table[];
 
 /* Tries layer_table[i] and sets results[i]; those before it are set. */
 void layer_try(doctor_t *d, size_t i, layer_result_t *results);
-
-
-#endif /* JAIL_LAYER_H */

@@ -3,8 +3,7 @@
  * throwaway child, as a step of set-up does in the box's first process.
  */
 
-#ifndef JAIL_PROBE_H
-#define JAIL_PROBE_H
+#pragma once
 
 #include "box/report.h"
 #include "doctor/layer.h"
@@ -42,6 +41,3 @@ layer_probe_t  probe_cgroup, probe_controller, probe_broker, probe_core;
 
 /* probe_box.c: an ordinary box, in which forbidden actions are tried */
 layer_probe_t  probe_box;
-
-
-#endif /* JAIL_PROBE_H */

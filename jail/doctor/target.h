@@ -3,8 +3,7 @@
  * file that only the caller may read, a variable, and a process' name.
  */
 
-#ifndef JAIL_TARGET_H
-#define JAIL_TARGET_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -34,6 +33,3 @@ int target_listen(uint16_t *port);
 
 /* The pid of a process of this name that this one can see, or 0. */
 pid_t target_find(const char *name);
-
-
-#endif /* JAIL_TARGET_H */

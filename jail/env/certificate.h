@@ -4,8 +4,7 @@
  * files, no memory of its own.
  */
 
-#ifndef JAIL_CERTIFICATE_H
-#define JAIL_CERTIFICATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,6 +17,3 @@
  * length; 0 at the end of the text, -1 if the next block is not a certificate.
  */
 long certificate_next(const char **pem, uint8_t der[CERTIFICATE_DER_MAX]);
-
-
-#endif /* JAIL_CERTIFICATE_H */

@@ -2,8 +2,7 @@
  * The task's environment and arguments, built up from nothing.
  */
 
-#ifndef JAIL_ENV_H
-#define JAIL_ENV_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,6 +23,3 @@ char **env_build(uint64_t cpu, uint64_t memory, const trust_t *trust,
 
 /* A copy of the words, and the path of the code if it is not NULL. */
 char **env_command(char **words, const char *code);
-
-
-#endif /* JAIL_ENV_H */

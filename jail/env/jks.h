@@ -4,8 +4,7 @@
  * OpenSSL writes: so JKS, which every version reads.
  */
 
-#ifndef JAIL_JKS_H
-#define JAIL_JKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +20,3 @@
  */
 uint8_t *jks_build(const char *pem, const uint8_t *base, size_t base_len,
     size_t *len);
-
-
-#endif /* JAIL_JKS_H */

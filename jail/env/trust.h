@@ -7,8 +7,7 @@
  * broker's: for programs whose variable adds to the authorities they have.
  */
 
-#ifndef JAIL_TRUST_H
-#define JAIL_TRUST_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +43,3 @@ int trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault);
 
 void trust_free(trust_t *trust);
-
-
-#endif /* JAIL_TRUST_H */

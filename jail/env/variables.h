@@ -3,8 +3,7 @@
  * and from files.  Values may be secrets: a fault never contains one.
  */
 
-#ifndef JAIL_VARIABLES_H
-#define JAIL_VARIABLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +43,3 @@ const char *variables_unlisted(const variables_t *variables,
     const char *const *list, unsigned n, size_t *len);
 
 void variables_free(variables_t *variables);
-
-
-#endif /* JAIL_VARIABLES_H */

@@ -3,8 +3,7 @@
  * the caller's after the end of the box.
  */
 
-#ifndef JAIL_ARTIFACTS_H
-#define JAIL_ARTIFACTS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -46,6 +45,3 @@ int artifacts_take(artifacts_t *artifacts, int mount, fault_t *fault);
 void artifacts_drop(artifacts_t *artifacts);
 
 void artifacts_free(artifacts_t *artifacts);
-
-
-#endif /* JAIL_ARTIFACTS_H */

@@ -4,8 +4,7 @@
  * mount; a check before the open could see another file than the open.
  */
 
-#ifndef JAIL_BENEATH_H
-#define JAIL_BENEATH_H
+#pragma once
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,6 +25,3 @@ void beneath_close(int fd);
 
 /* Opens the parent directory of path; *name becomes its last component. */
 int beneath_parent(int dir, const char *path, const char **name);
-
-
-#endif /* JAIL_BENEATH_H */

@@ -2,8 +2,7 @@
  * Copying a file's content, and hashing it on the way.
  */
 
-#ifndef JAIL_COPY_H
-#define JAIL_COPY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,6 +33,3 @@ copy_result_t copy_file(int in, int out, uint64_t max, uint64_t *size,
 /* The digits of a hash, and a NUL. */
 void copy_hash_text(const unsigned char hash[SHA256_DIGEST_LENGTH],
     char text[COPY_HASH_LEN + 1]);
-
-
-#endif /* JAIL_COPY_H */

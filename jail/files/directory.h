@@ -3,8 +3,7 @@
  * and "..".
  */
 
-#ifndef JAIL_DIRECTORY_H
-#define JAIL_DIRECTORY_H
+#pragma once
 
 #include <dirent.h>
 
@@ -13,6 +12,3 @@
 int directory_read(int dir, struct dirent ***entries);
 
 void directory_free(struct dirent **entries, int n);
-
-
-#endif /* JAIL_DIRECTORY_H */

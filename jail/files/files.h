@@ -4,8 +4,7 @@
  * copies, so nothing in it leads to a path of the caller's.
  */
 
-#ifndef JAIL_FILES_H
-#define JAIL_FILES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,6 +34,3 @@ int files_read_code(task_file_t *file, const char *path,
 /* Reads one --in; max is the most bytes it may have. */
 int files_read_in(task_file_t *file, const char *path, const char *name,
     uint64_t max, fault_t *fault);
-
-
-#endif /* JAIL_FILES_H */

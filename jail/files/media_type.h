@@ -2,8 +2,7 @@
  * The media type of a file, for a caller that shows or forwards it.
  */
 
-#ifndef JAIL_MEDIA_TYPE_H
-#define JAIL_MEDIA_TYPE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,6 +16,3 @@
  */
 const char *media_type_of(const char *name, const unsigned char *head,
     size_t n);
-
-
-#endif /* JAIL_MEDIA_TYPE_H */

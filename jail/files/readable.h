@@ -3,8 +3,7 @@
  * its name; only the launcher sees what is there on this host.
  */
 
-#ifndef JAIL_READABLE_H
-#define JAIL_READABLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,6 +24,3 @@ bool readable_home(const char *path, bool below);
 
 /* One of two absolute paths is the other, or is above it. */
 bool readable_overlaps(const char *one, const char *other);
-
-
-#endif /* JAIL_READABLE_H */

@@ -3,8 +3,7 @@
  * Two lists of one directory show what has changed between them.
  */
 
-#ifndef JAIL_TREE_H
-#define JAIL_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +64,3 @@ bool tree_same(const tree_entry_t *one, const tree_entry_t *other);
 int tree_compare(const char *one, const char *other);
 
 void tree_free(tree_t *tree);
-
-
-#endif /* JAIL_TREE_H */

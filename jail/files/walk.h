@@ -3,8 +3,7 @@
  * the files that a task left.
  */
 
-#ifndef JAIL_WALK_H
-#define JAIL_WALK_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -50,6 +49,3 @@ struct walk_s {
  * and the place in walk->path.
  */
 int walk_below(walk_t *walk, int dir);
-
-
-#endif /* JAIL_WALK_H */

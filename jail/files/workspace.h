@@ -3,8 +3,7 @@
  * back if the task ended by itself.
  */
 
-#ifndef JAIL_WORKSPACE_H
-#define JAIL_WORKSPACE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -62,6 +61,3 @@ bool workspace_makes_repository(const tree_t *before, const tree_t *after,
 
 /* A link at this path with this target does not lead outside. */
 bool workspace_link_is_inside(const char *path, const char *target);
-
-
-#endif /* JAIL_WORKSPACE_H */

@@ -3,8 +3,7 @@
  * the processors is gone soon after a launcher that was killed.
  */
 
-#ifndef JAIL_GUARD_H
-#define JAIL_GUARD_H
+#pragma once
 
 #include "box/box.h"
 #include "cgroup/cgroup.h"
@@ -25,6 +24,3 @@ int guard_start(guard_t *g, const box_t *box, cgroup_t *cg, fault_t *fault);
 
 /* To be called when the box is gone, before its group is removed. */
 void guard_end(guard_t *g);
-
-
-#endif /* JAIL_GUARD_H */

@@ -3,8 +3,7 @@
  * are within the table's bounds, names are checked.  Strings point into argv.
  */
 
-#ifndef JAIL_OPTIONS_H
-#define JAIL_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,6 +66,3 @@ int options_parse_policy(options_t *options, int argc, char **argv,
     fault_t *fault);
 
 void options_help(FILE *out);
-
-
-#endif /* JAIL_OPTIONS_H */

@@ -3,8 +3,7 @@
  * characters, in memory that does not grow with what the box writes.
  */
 
-#ifndef JAIL_OUTPUT_H
-#define JAIL_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,6 +59,3 @@ void output_add(output_t *out, const char *data, size_t n);
 char *output_text(output_t *out, size_t *len, bool *cut);
 
 void output_free(output_t *out);
-
-
-#endif /* JAIL_OUTPUT_H */

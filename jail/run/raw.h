@@ -3,8 +3,7 @@
  * shell would have it, and no object.
  */
 
-#ifndef JAIL_RAW_H
-#define JAIL_RAW_H
+#pragma once
 
 #include "run/result.h"
 
@@ -14,6 +13,3 @@ int raw_status(const result_t *result, int canceled);
 
 /* Says on the standard error what no exit status tells. */
 void raw_print(const result_t *result);
-
-
-#endif /* JAIL_RAW_H */

@@ -2,8 +2,7 @@
  * What happened, as the caller gets it: one JSON object on one line.
  */
 
-#ifndef JAIL_RESULT_H
-#define JAIL_RESULT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -114,6 +113,3 @@ const char *result_use_name(unsigned use);
 char *result_text(result_t *result);
 
 void result_free(result_t *result);
-
-
-#endif /* JAIL_RESULT_H */

@@ -2,8 +2,7 @@
  * One task from the options to the result.
  */
 
-#ifndef JAIL_RUN_H
-#define JAIL_RUN_H
+#pragma once
 
 #include "run/options.h"
 
@@ -18,6 +17,3 @@
  * scrub is the memory of argv and environ, wiped in the box's first process.
  */
 int run(options_t *options, char *scrub, size_t scrub_len);
-
-
-#endif /* JAIL_RUN_H */

@@ -2,8 +2,7 @@
  * One task on its way from the options to the result, for the steps of run.c.
  */
 
-#ifndef JAIL_RUN_TASK_H
-#define JAIL_RUN_TASK_H
+#pragma once
 
 #include "box/box.h"
 #include "broker/broker.h"
@@ -58,6 +57,3 @@ run_step_t  run_cgroup, run_program, run_signals, run_box;
  * files, or gives the places back.
  */
 void run_collect(run_t *r);
-
-
-#endif /* JAIL_RUN_TASK_H */

@@ -4,8 +4,7 @@
  * the other's descriptor, and neither can make the launcher wait.
  */
 
-#ifndef JAIL_STREAM_H
-#define JAIL_STREAM_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -44,6 +43,3 @@ bool stream_is_done(const stream_t *stream);
 
 /* The writing end is given up, with what was held for it. */
 void stream_drop(stream_t *stream);
-
-
-#endif /* JAIL_STREAM_H */

@@ -3,8 +3,7 @@
  * happen, until the box is gone and its output is read.
  */
 
-#ifndef JAIL_SUPERVISE_H
-#define JAIL_SUPERVISE_H
+#pragma once
 
 #include "box/box.h"
 #include "broker/broker.h"
@@ -63,6 +62,3 @@ reason_t supervise_output(supervise_t *s, int *fd, output_t *out);
 reason_t supervise_streams(supervise_t *s, const struct pollfd *fds,
     int64_t now);
 bool supervise_is_drained(const supervise_t *s);
-
-
-#endif /* JAIL_SUPERVISE_H */

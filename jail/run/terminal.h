@@ -4,8 +4,7 @@
  * has written.
  */
 
-#ifndef JAIL_TERMINAL_H
-#define JAIL_TERMINAL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,6 +35,3 @@ typedef struct {
  */
 size_t terminal_filter(terminal_t *terminal, const char *data, size_t n,
     char *dst);
-
-
-#endif /* JAIL_TERMINAL_H */

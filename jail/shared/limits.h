@@ -7,8 +7,7 @@
  * core, milliseconds, bytes, a count, characters, percent.
  */
 
-#ifndef LIMITS_H
-#define LIMITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,6 +74,3 @@ void limits_default(uint64_t values[LIMIT_COUNT]);
 char *limit_text(limit_id_t id, uint64_t value, char *dst, size_t cap);
 char *limit_unit_text(limit_unit_t unit, uint64_t value, char *dst,
     size_t cap);
-
-
-#endif /* LIMITS_H */

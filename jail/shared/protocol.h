@@ -63,8 +63,7 @@
  * keys of a reply are ignored.  "ca_hash" may be absent.
  */
 
-#ifndef PROTOCOL_H
-#define PROTOCOL_H
+#pragma once
 
 
 #define PROTOCOL_VERSION            1
@@ -133,6 +132,3 @@
 #define PROTOCOL_PORT_DNS           53
 #define PROTOCOL_PORT_HTTP          80
 #define PROTOCOL_PORT_HTTPS         443
-
-
-#endif /* PROTOCOL_H */

@@ -4,8 +4,7 @@
  * U+10FFFF are invalid (RFC 3629, section 3).
  */
 
-#ifndef JAIL_UTF8_H
-#define JAIL_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,6 +48,3 @@ bool utf8_is_printable(const char *text);
  * text, becomes \xNN.  Text that does not fit is cut between characters.
  */
 void utf8_escape(const char *text, char *dst, size_t cap);
-
-
-#endif /* JAIL_UTF8_H */

@@ -6,8 +6,7 @@
  * bound is cut, and the line then says "cut":true.
  */
 
-#ifndef AUDIT_LINE_H
-#define AUDIT_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -175,6 +174,3 @@ audit_line_key(audit_line_t *line, const char *key, size_t value)
 
     return true;
 }
-
-
-#endif /* AUDIT_LINE_H */

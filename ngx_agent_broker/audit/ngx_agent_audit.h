@@ -3,8 +3,7 @@
  * request/ and door/ fill the decision, ngx_agent_events.c writes it down.
  */
 
-#ifndef NGX_AGENT_AUDIT_H
-#define NGX_AGENT_AUDIT_H
+#pragma once
 
 
 #include "task/ngx_agent_task.h"
@@ -182,6 +181,3 @@ void ngx_agent_audit_broker_worker(const char *what);
 
 /* Workers that were killed since, should nobody have told of them. */
 void ngx_agent_audit_broker_lost(void);
-
-
-#endif /* NGX_AGENT_AUDIT_H */

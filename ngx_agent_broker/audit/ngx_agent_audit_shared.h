@@ -4,8 +4,7 @@
  * ngx_agent_audit_file.c opens the file they go to.
  */
 
-#ifndef NGX_AGENT_AUDIT_SHARED_H
-#define NGX_AGENT_AUDIT_SHARED_H
+#pragma once
 
 
 #include "audit/ngx_agent_audit.h"
@@ -110,6 +109,3 @@ void ngx_agent_audit_shared_lost_recorded(ngx_uint_t entry,
     ngx_uint_t is_written);
 
 extern ngx_slab_pool_t  *ngx_agent_audit_pool;
-
-
-#endif /* NGX_AGENT_AUDIT_SHARED_H */

@@ -3,8 +3,7 @@
  * of a refusal, and helpers that know nothing of tasks.
  */
 
-#ifndef NGX_AGENT_BASE_H
-#define NGX_AGENT_BASE_H
+#pragma once
 
 
 #include <ngx_config.h>
@@ -109,6 +108,3 @@ ngx_int_t ngx_agent_paths_real_path(const char *name, char real[PATH_MAX]);
 
 /* Is the path the directory, or below it?  Neither may contain links. */
 ngx_uint_t ngx_agent_paths_is_beneath(const char *dir, const char *path);
-
-
-#endif /* NGX_AGENT_BASE_H */

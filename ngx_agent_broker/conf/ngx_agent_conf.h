@@ -2,8 +2,7 @@
  * Reading the configuration, and checking it when all of it is read.
  */
 
-#ifndef NGX_AGENT_CONF_H
-#define NGX_AGENT_CONF_H
+#pragma once
 
 
 #include "control/ngx_agent_control.h"
@@ -119,6 +118,3 @@ ngx_int_t ngx_agent_check_servers(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_system_names(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
-
-
-#endif /* NGX_AGENT_CONF_H */

@@ -2,8 +2,7 @@
  * agent_control, the socket on which launchers open tasks and end them.
  */
 
-#ifndef NGX_AGENT_CONTROL_H
-#define NGX_AGENT_CONTROL_H
+#pragma once
 
 
 #include "door/ngx_agent_door.h"
@@ -23,6 +22,3 @@ ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
 /* In a worker: launchers can be served; and, when it exits, no longer. */
 ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
 void ngx_agent_control_stop(ngx_cycle_t *cycle);
-
-
-#endif /* NGX_AGENT_CONTROL_H */

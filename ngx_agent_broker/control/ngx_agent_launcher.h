@@ -4,8 +4,7 @@
  * what is said, ngx_agent_open.c begins tasks.
  */
 
-#ifndef NGX_AGENT_LAUNCHER_H
-#define NGX_AGENT_LAUNCHER_H
+#pragma once
 
 
 #include "control/ngx_agent_control.h"
@@ -131,6 +130,3 @@ void ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
 
 /* Tells of those that have no line: each second, and when a worker ends. */
 void ngx_agent_task_refused_rest(void);
-
-
-#endif /* NGX_AGENT_LAUNCHER_H */

@@ -7,8 +7,7 @@
  * Sources: RFC 5280 section 4.2 (extensions), RFC 6125 (names).
  */
 
-#ifndef MINT_H
-#define MINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,6 +58,3 @@ bool mint_has(const mint_t *mint, const authority_t *name);
 
 /* How many leaves are cached. */
 size_t mint_cached(const mint_t *mint);
-
-
-#endif /* MINT_H */

@@ -2,8 +2,7 @@
  * The listening sockets inside a box (doors), what they accept, TLS and DNS.
  */
 
-#ifndef NGX_AGENT_DOOR_H
-#define NGX_AGENT_DOOR_H
+#pragma once
 
 
 #include "request/ngx_agent_request.h"
@@ -67,6 +66,3 @@ ngx_int_t ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_agent_srv_conf_t *ascf);
-
-
-#endif /* NGX_AGENT_DOOR_H */

@@ -2,8 +2,7 @@
  * A tunnel: what ngx_agent_tunnel.c and ngx_agent_tunnel_flow.c share.
  */
 
-#ifndef NGX_AGENT_TUNNEL_H
-#define NGX_AGENT_TUNNEL_H
+#pragma once
 
 
 #include "door/ngx_agent_door.h"
@@ -43,6 +42,3 @@ void ngx_agent_tunnel_flow_event(ngx_event_t *ev);
 
 /* Ends the tunnel and frees t.  failure: a constant, or NULL. */
 void ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure);
-
-
-#endif /* NGX_AGENT_TUNNEL_H */

@@ -9,8 +9,7 @@
  * the clouds' documentation for metadata addresses.
  */
 
-#ifndef ADDRESS_H
-#define ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,6 +80,3 @@ size_t address_text(const address_t *a, char dst[ADDRESS_TEXT_MAX]);
  */
 bool address_parse_v4(const char *text, size_t n, address_t *out);
 bool address_parse_v6(const char *text, size_t n, address_t *out);
-
-
-#endif /* ADDRESS_H */

@@ -8,8 +8,7 @@
  * RFC 5952 (canonical IPv6 text).
  */
 
-#ifndef AUTHORITY_H
-#define AUTHORITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,6 +68,3 @@ bool authority_same_host(const authority_t *a, const authority_t *b);
 
 /* A short constant sentence for an error, for logs and refusals. */
 const char *authority_strerror(authority_error_t err);
-
-
-#endif /* AUTHORITY_H */

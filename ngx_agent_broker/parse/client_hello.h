@@ -5,8 +5,7 @@
  * Sources: RFC 8446 sections 4.1.2, 5.1; RFC 6066 section 3.
  */
 
-#ifndef CLIENT_HELLO_H
-#define CLIENT_HELLO_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,6 +35,3 @@ hello_error_t client_hello_parse(const unsigned char *p, size_t n,
  */
 hello_error_t client_hello_server_name(const unsigned char *p, size_t n,
     authority_t *name);
-
-
-#endif /* CLIENT_HELLO_H */

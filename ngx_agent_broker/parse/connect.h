@@ -5,8 +5,7 @@
  * Sources: RFC 9110 section 9.3.6, RFC 9112 section 3.2.3.
  */
 
-#ifndef CONNECT_H
-#define CONNECT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -42,6 +41,3 @@ size_t connect_head_length(const unsigned char *p, size_t n);
  */
 connect_error_t connect_parse(const unsigned char *p, size_t n,
     connect_t *out, const char **why);
-
-
-#endif /* CONNECT_H */

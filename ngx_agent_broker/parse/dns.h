@@ -7,8 +7,7 @@
  * RFC 2308 (NODATA), RFC 2544 (198.18.0.0/15).
  */
 
-#ifndef DNS_H
-#define DNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,6 +63,3 @@ size_t dns_answer(const dns_query_t *query, const unsigned char *address,
  */
 int dns_address(const unsigned char *key, size_t key_len, const char *name,
     unsigned char address[4]);
-
-
-#endif /* DNS_H */

@@ -4,8 +4,7 @@
  * size.  What is read can be used without looking at it again.
  */
 
-#ifndef MESSAGE_H
-#define MESSAGE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,6 +34,3 @@ json_t *message_parse(const unsigned char *p, size_t n, message_op_t *op,
 
 /* "open", ... */
 const char *message_op_name(message_op_t op);
-
-
-#endif /* MESSAGE_H */

@@ -4,8 +4,7 @@
  * that make no sense are skipped, as the C library does.
  */
 
-#ifndef SYSTEM_NAMES_H
-#define SYSTEM_NAMES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -43,6 +42,3 @@ size_t system_hosts_find(const system_hosts_t *hosts, const char *name,
 size_t system_hosts_count(const system_hosts_t *hosts);
 
 void system_hosts_free(system_hosts_t *hosts);
-
-
-#endif /* SYSTEM_NAMES_H */

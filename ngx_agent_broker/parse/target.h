@@ -6,8 +6,7 @@
  * Sources: RFC 9112 sections 3.2 and 3.2.2, RFC 9110 section 7.2.
  */
 
-#ifndef TARGET_H
-#define TARGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +43,3 @@ typedef struct {
 target_error_t target_parse(const unsigned char *line, size_t n,
     const unsigned char *host, size_t host_len, target_t *out,
     const char **why);
-
-
-#endif /* TARGET_H */

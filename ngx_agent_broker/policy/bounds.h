@@ -3,8 +3,7 @@
  * another.  The one table of these bounds: directive, limits, default.
  */
 
-#ifndef BOUNDS_H
-#define BOUNDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +43,3 @@ void bounds_default(uint64_t values[BOUND_COUNT]);
 
 /* A count in canonical decimal, or a size, within its limits: 0, or -1. */
 int bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value);
-
-
-#endif /* BOUNDS_H */

@@ -7,8 +7,7 @@
  * Memory: everything hangs from the set and is freed by policy_set_free.
  */
 
-#ifndef POLICY_H
-#define POLICY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -204,6 +203,3 @@ bool policy_rule_allows_method(const policy_rule_t *rule, const char *method,
 /* May this peer open tasks?  owner: the broker's own uid (root always may). */
 bool policy_allows_launcher(const policy_t *policy, uid_t uid,
     const gid_t *groups, size_t groups_count, uid_t owner);
-
-
-#endif /* POLICY_H */

@@ -1,7 +1,6 @@
 /* What every file of the policy builds on: its errors, its lists, its hash. */
 
-#ifndef POLICY_BASE_H
-#define POLICY_BASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +36,3 @@ int policy_list_add(void *list, size_t *count, const void *item, size_t size,
 /* "sha256:" and the hex digits of n bytes. */
 void policy_hash_text(const void *p, size_t n,
     char dst[POLICY_HASH_LEN + 1]);
-
-
-#endif /* POLICY_BASE_H */

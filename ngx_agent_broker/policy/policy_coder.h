@@ -7,8 +7,7 @@
  * for once, at the end, and where what was read is used.
  */
 
-#ifndef POLICY_CODER_H
-#define POLICY_CODER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,6 +69,3 @@ void coder_string(coder_t *c, const char *value);
 void coder_number(coder_t *c, uint64_t *value, uint64_t min, uint64_t max);
 
 void coder_flag(coder_t *c, bool *value);
-
-
-#endif /* POLICY_CODER_H */

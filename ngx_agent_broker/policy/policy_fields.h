@@ -6,8 +6,7 @@
  * here, its directive, and the place that acts on it.
  */
 
-#ifndef POLICY_FIELDS_H
-#define POLICY_FIELDS_H
+#pragma once
 
 #include "policy/policy.h"
 
@@ -88,6 +87,3 @@ void policy_fields_default(const policy_field_t *fields, void *object);
 
 /* Frees strings and lists; the policies and rules in a list are others'. */
 void policy_fields_free(const policy_field_t *fields, void *object);
-
-
-#endif /* POLICY_FIELDS_H */

@@ -1,7 +1,6 @@
 /* The index of a policy's hosts, kept with every rule that is added. */
 
-#ifndef POLICY_INDEX_H
-#define POLICY_INDEX_H
+#pragma once
 
 #include "policy/policy.h"
 
@@ -14,6 +13,3 @@ policy_rule_t *policy_index_find(const policy_t *policy, const char *host,
     bool wildcard, uint16_t port);
 
 void policy_index_free(policy_t *policy);
-
-
-#endif /* POLICY_INDEX_H */

@@ -3,8 +3,7 @@
  * many rules name it, and is known by its SHA-256.
  */
 
-#ifndef POLICY_PEM_H
-#define POLICY_PEM_H
+#pragma once
 
 #include "policy/policy.h"
 
@@ -26,6 +25,3 @@ int policy_pem_adopt(policy_set_t *set, char **text, policy_pem_t **pem);
 policy_pem_t *policy_pem_find(const policy_set_t *set, const char *hash);
 
 void policy_pem_free(policy_set_t *set);
-
-
-#endif /* POLICY_PEM_H */

@@ -5,8 +5,7 @@
  * NULL while one is read.  Failures are the coder's.
  */
 
-#ifndef POLICY_VALUES_H
-#define POLICY_VALUES_H
+#pragma once
 
 #include "policy/policy_coder.h"
 #include "policy/policy_fields.h"
@@ -32,6 +31,3 @@ void value_same_trusted(coder_t *c, policy_t *policy);
 
 /* All certificate texts of the set. */
 void value_pems(coder_t *c);
-
-
-#endif /* POLICY_VALUES_H */

@@ -4,8 +4,7 @@
  * word that is fine.
  */
 
-#ifndef POLICY_WORDS_H
-#define POLICY_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,6 +32,3 @@ const char *policy_wildcard_refusal(const char *host);
 
 /* Why no rule may have this `private` range. */
 const char *policy_range_refusal(const address_range_t *range);
-
-
-#endif /* POLICY_WORDS_H */

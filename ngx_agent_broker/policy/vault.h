@@ -6,8 +6,7 @@
  *     api_internal = sk_live_0123456789abcdef
  */
 
-#ifndef VAULT_H
-#define VAULT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,6 +58,3 @@ size_t vault_pack(const vault_t *vault, unsigned char *dst, size_t cap);
  */
 const unsigned char *vault_packed_find(const unsigned char *packed, size_t n,
     const char *name, size_t *len);
-
-
-#endif /* VAULT_H */

@@ -1,7 +1,6 @@
 /* What the sources of the vault share; no one else includes it. */
 
-#ifndef VAULT_INTERNAL_H
-#define VAULT_INTERNAL_H
+#pragma once
 
 #include "policy/vault.h"
 
@@ -31,6 +30,3 @@ void vault_pack_lines(const vault_line_t *lines, size_t count,
     unsigned char *dst);
 
 size_t vault_packed_count(const unsigned char *packed, size_t n);
-
-
-#endif /* VAULT_INTERNAL_H */

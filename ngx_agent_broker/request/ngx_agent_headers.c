@@ -142,7 +142,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
             && !ngx_agent_header_names_is_stripped(line, colon - line)
             && !(hops && ngx_agent_headers_is_hop(r, line, colon - line)))
         {
-            /* cppcheck-suppress nullPointerArithmeticRedundantCheck; it is not */
+            /* cppcheck-suppress nullPointerArithmeticRedundantCheck */
             p = ngx_cpymem(p, line, end + 1 - line);
         }
 

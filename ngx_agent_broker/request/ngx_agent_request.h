@@ -2,8 +2,7 @@
  * A request of a box, from its verdict to the upstream and back.
  */
 
-#ifndef NGX_AGENT_REQUEST_H
-#define NGX_AGENT_REQUEST_H
+#pragma once
 
 
 #include "audit/ngx_agent_audit.h"
@@ -171,6 +170,3 @@ ngx_int_t ngx_agent_headers_init(ngx_conf_t *cf);
 /* Does the request ask for a websocket, and does its rule allow one? */
 ngx_uint_t ngx_agent_headers_is_websocket(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-
-
-#endif /* NGX_AGENT_REQUEST_H */

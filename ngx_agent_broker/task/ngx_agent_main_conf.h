@@ -3,8 +3,7 @@
  * nginx starts or reloads, and never changed by a request.
  */
 
-#ifndef NGX_AGENT_MAIN_CONF_H
-#define NGX_AGENT_MAIN_CONF_H
+#pragma once
 
 
 #include "base/ngx_agent_base.h"
@@ -67,6 +66,3 @@ typedef struct {
     const char                *file;        /* where agent_control is */
     ngx_uint_t                 line;
 } ngx_agent_srv_conf_t;
-
-
-#endif /* NGX_AGENT_MAIN_CONF_H */

@@ -4,8 +4,7 @@
  * policies.
  */
 
-#ifndef NGX_AGENT_TASK_H
-#define NGX_AGENT_TASK_H
+#pragma once
 
 
 #include "base/ngx_agent_base.h"
@@ -365,6 +364,3 @@ void ngx_agent_given_close(ngx_socket_t s);
 
 /* The net namespace of a socket, as SO_NETNS_COOKIE names it; or 0. */
 uint64_t ngx_agent_given_netns(ngx_socket_t s);
-
-
-#endif /* NGX_AGENT_TASK_H */

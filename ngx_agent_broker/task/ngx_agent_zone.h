@@ -3,8 +3,7 @@
  * it.
  */
 
-#ifndef NGX_AGENT_ZONE_H
-#define NGX_AGENT_ZONE_H
+#pragma once
 
 
 #include "task/ngx_agent_task.h"
@@ -48,6 +47,3 @@ void ngx_agent_slot_unlock(void);
 #define ngx_agent_zone_is_over(slot)                                          \
     ((slot)->used[BOUND_AUDIT_LINES] >= (slot)->bounds[BOUND_AUDIT_LINES]     \
      || (slot)->used[BOUND_AUDIT_BYTES] >= (slot)->bounds[BOUND_AUDIT_BYTES])
-
-
-#endif /* NGX_AGENT_ZONE_H */

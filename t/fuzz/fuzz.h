@@ -1,7 +1,6 @@
 /* What every fuzz target needs: an entry, and a check that stops the run. */
 
-#ifndef FUZZ_H
-#define FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +20,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
             abort();                                                         \
         }                                                                    \
     } while (0)
-
-
-#endif /* FUZZ_H */

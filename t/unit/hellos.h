@@ -3,8 +3,7 @@
  * it: OpenSSL 3.0's s_client, curl 7.88, Python 3.11, node 20.
  */
 
-#ifndef HELLOS_H
-#define HELLOS_H
+#pragma once
 
 
 static const unsigned char  hello_openssl_tls13[246] = {
@@ -254,6 +253,3 @@ static const unsigned char  hello_node[370] = {
     0x18, 0x21, 0x1e, 0x29, 0xa8, 0x7d, 0xc5, 0xb2, 0x11, 0x14, 0x09, 0x16,
     0x00, 0xb6, 0xe4, 0xb0, 0x02, 0xe1, 0xf3, 0x08, 0xd8, 0x1f
 };
-
-
-#endif /* HELLOS_H */

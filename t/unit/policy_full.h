@@ -1,7 +1,6 @@
 /* A set of policies that uses everything, for the tests of its text. */
 
-#ifndef POLICY_FULL_H
-#define POLICY_FULL_H
+#pragma once
 
 #include "unit.h"
 
@@ -137,6 +136,3 @@ dump(policy_set_t *set)
 
     return text;
 }
-
-
-#endif /* POLICY_FULL_H */

@@ -1,7 +1,6 @@
 /* What every unit test needs: cmocka in TAP, tests named by their promise. */
 
-#ifndef UNIT_H
-#define UNIT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +28,3 @@
 #define unit_run(tests)                                                      \
     (cmocka_set_message_output(CM_OUTPUT_TAP),                               \
      cmocka_run_group_tests(tests, NULL, NULL))
-
-
-#endif /* UNIT_H */
