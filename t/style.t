@@ -3,8 +3,8 @@
 # The sources keep the house's form: C of at most 80 columns without tabs or
 # trailing blanks, a comment at the top of each file, no notes to oneself, and
 # no words that mean another thing.  A function that other files call begins
-# with a word of its file's name, and a header is read once.  (t/words.t reads
-# what the programs print.)
+# with a word of its file's name, and a header is read once.  What the programs
+# print, the pages and the names of tests are plain (t/lib/words.pl).
 
 use v5.36;
 
@@ -54,6 +54,10 @@ my @functions = map { functions($_) } grep { m{^(?:jail|ngx_agent_broker)/} }
 my %is_there = map { $_ => 1 } @functions;
 is_deeply([grep { !$is_there{$_} } sort keys %IS_NAMED_OTHERWISE], [],
           'the functions that are named otherwise exist');
+
+subtest 'words are plain technical English' => sub {
+    do './t/lib/words.pl' or die $@ || $!;
+};
 
 done_testing;
 

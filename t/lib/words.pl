@@ -5,11 +5,12 @@
 # shipped configuration, the scripts and the names of tests.  Each row of the table is a turn of phrase that needs a
 # second reading, with what is said instead.
 #
-#   perl t/words.t --counts      how many are in each file
-#   perl t/words.t --list        each with its file and line
-#   ... --comments               and those in comments of the sources
+#   perl t/lib/words.pl --counts      how many are in each file
+#   perl t/lib/words.pl --list        each with its file and line
 
 use v5.36;
+
+package Words;
 
 use File::Find;
 use Test::More;
@@ -49,19 +50,19 @@ my @TICS = (
 my $FRAGMENT = qr/^(?:and|or|nor|but|so is|too(?! \w)|also|then|at once|as well)\b/;
 
 # Those that fail the test; in the others each is still reported.
-my %IS_CLEAN = map { $_ => 1 } ('messages', 'pages', 'names of tests',
-                                'fragments', 'configuration and scripts');
+my %IS_CLEAN = map { $_ => 1 } ('messages', 'comments', 'pages',
+                                'names of tests', 'fragments',
+                                'configuration and scripts');
 
 # Tables of words that are looked for are not words that are said.
-my %LEFT_OUT = ('t/words.t' => 1);
+my %LEFT_OUT = ('t/lib/words.pl' => 1);
 
 my %option = map { $_ => 1 } @ARGV;
 my @texts;                              # [group, file, line, text]
 
 for my $file (files(qr/\.[ch]\z/, qw(jail ngx_agent_broker))) {
     push @texts, map { ['messages', $file, @$_] } literals_of_c($file);
-    push @texts, map { ['comments', $file, @$_] } comments_of_c($file)
-        if $option{'--comments'};
+    push @texts, map { ['comments', $file, @$_] } comments_of_c($file);
 }
 
 for my $file (glob 'jail/*.1') {
@@ -133,14 +134,14 @@ for my $text ('there is no broker at /run/x', 'it is no longer there',
     ok(!(grep { $text =~ $_->[0] } @TICS), "control: \"$text\" is left");
 }
 
-for my $group ('messages', 'pages', 'configuration and scripts',
+for my $group ('messages', 'comments', 'pages', 'configuration and scripts',
                'names of tests')
 {
     cmp_ok(scalar(grep { $_->[0] eq $group } @texts), '>', 40,
            "$group are found");
 }
 
-for my $group ('messages', 'pages', 'configuration and scripts',
+for my $group ('messages', 'comments', 'pages', 'configuration and scripts',
                'names of tests', 'fragments')
 {
     local $TODO = $IS_CLEAN{$group} ? undef : 'the words are being cleaned';
@@ -148,7 +149,7 @@ for my $group ('messages', 'pages', 'configuration and scripts',
        "plain English in $group");
 }
 
-done_testing;
+done_testing unless caller;
 
 
 sub files ($name, @dirs) {
@@ -259,3 +260,5 @@ sub names_in ($file) {
 }
 
 sub plain ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr }
+
+1;
