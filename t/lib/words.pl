@@ -1,9 +1,10 @@
 #!/usr/bin/perl
 
 # The words that a user or an engineer reads once are plain technical English:
-# the messages of both programs, README and the other pages, the man page, the
-# shipped configuration, the scripts and the names of tests.  Each row of the table is a turn of phrase that needs a
-# second reading, with what is said instead.
+# the messages and comments of both programs, README and the other pages, the
+# man page, the shipped configuration, the scripts and the names of tests.  Each
+# row of the table is a turn of phrase that needs a second reading, with what is
+# said instead.
 #
 #   perl t/lib/words.pl --counts      how many are in each file
 #   perl t/lib/words.pl --list        each with its file and line
