@@ -258,7 +258,7 @@ subtest 'D-021 what cannot be opened leaves the old file in use' => sub {
         my $said = length $b->error_log;
         $b->signal('USR1');
         AgentTest::wait_for('the refusal', sub {
-            substr($b->error_log, $said) =~ /the audit goes on in the file/
+            substr($b->error_log, $said) =~ /the audit stays in its old file/
         });
         like(substr($b->error_log, $said), qr/\[emerg\].*agent_audit/,
              "$what in its place: the error log says so");
