@@ -10,7 +10,7 @@ use FindBin;
 use lib $FindBin::Bin;
 use Jail;
 use Test::More;
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(sleep time);
 
 my $daemon = 'trap "" TERM INT HUP; (setsid sh -c "sleep 99 & sleep 99" &); '
              . 'sleep 99';
@@ -25,6 +25,20 @@ sub killed ($user) {
     kill KILL => $p->{pid};
     finish($p);
     return wait_for('the box to end', sub { !leftovers() });
+}
+
+sub runs ($pid) {
+    open my $f, '<', "/proc/$pid/stat" or return;
+    return (readline($f) // ') X ') !~ /\) [ZX] /;
+}
+
+# Seconds from an act until none of these processes runs any more.
+sub gone_after ($act, @pids) {
+    my $start = time;
+    $act->();
+    wait_for('their end', sub {
+        !grep { runs($_) } @pids });
+    return time - $start;
 }
 
 my $mounts = mounts();
@@ -47,6 +61,29 @@ for my $user (ways()) {
         }
         is($survivors, 0,
            'none of sixty boxes, of tasks that sleep, is left');
+    };
+
+    # the promise is a time: the quickest of ten counts, beside as many plain
+    # processes that are killed one by one, so that a busy host fails neither
+    subtest "A-083 $way: a box is gone a second after its launcher is killed"
+        => sub
+    {
+        my ($box, $plain);
+        for (1 .. 10) {
+            my $p = spawn(\@run, user => $user);
+            wait_for('the box', sub { alive($p) >= 5 });
+            my $took = gone_after(sub { kill KILL => $p->{pid} }, alive($p));
+            finish($p);
+            $box = $took if !defined $box || $took < $box;
+
+            my @plain = map { fork // die $! or do { sleep 99; exit } } 1 .. 5;
+            $took = gone_after(sub { kill KILL => @plain }, @plain);
+            waitpid $_, 0 for @plain;
+            $plain = $took if !defined $plain || $took < $plain;
+        }
+        note sprintf '%.0f ms, plain processes %.0f ms', $box * 1000,
+                     $plain * 1000;
+        cmp_ok($box, '<', 1 + $plain, 'the quickest of ten ends within it');
     };
 
     subtest "A-083 A-113 $way: what a killed launcher leaves is swept by the "
