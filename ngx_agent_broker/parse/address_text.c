@@ -65,15 +65,36 @@ address_range_parse(const char *text, size_t n, address_range_t *out,
 
 
 /*
- * inet_ntop, but for ::/96: it writes those as ::192.0.2.1, and RFC 5952
- * section 5 keeps dots for prefixes that are known to hold IPv4 addresses.
+ * inet_ntop, but for IPv4, of which each request writes one: its sprintf would
+ * be 2 % of the request's CPU.  And but for ::/96: it writes those as
+ * ::192.0.2.1, and RFC 5952 section 5 keeps dots for prefixes that are known
+ * to hold IPv4 addresses.
  */
 
 size_t
 address_text(const address_t *a, char dst[ADDRESS_TEXT_MAX])
 {
+    char                        *p;
+    unsigned                     i;
     const unsigned char         *b = a->bytes;
     static const unsigned char   zero[12];
+
+    if (!a->v6) {
+        for (i = 0, p = dst; i < 4; i++) {
+            if (b[i] > 99) {
+                *p++ = (char) ('0' + b[i] / 100);
+            }
+
+            if (b[i] > 9) {
+                *p++ = (char) ('0' + b[i] / 10 % 10);
+            }
+
+            *p++ = (char) ('0' + b[i] % 10);
+            *p++ = i < 3 ? '.' : '\0';
+        }
+
+        return (size_t) (p - dst) - 1;
+    }
 
     if (a->v6 && memcmp(b, zero, 12) == 0 && (b[12] || b[13])) {
         return (size_t) sprintf(dst, "::%x:%x",
@@ -81,7 +102,7 @@ address_text(const address_t *a, char dst[ADDRESS_TEXT_MAX])
                                 (unsigned) (b[14] << 8 | b[15]));
     }
 
-    (void) inet_ntop(a->v6 ? AF_INET6 : AF_INET, b, dst, ADDRESS_TEXT_MAX);
+    (void) inet_ntop(AF_INET6, b, dst, ADDRESS_TEXT_MAX);
 
     return strlen(dst);
 }

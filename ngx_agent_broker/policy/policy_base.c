@@ -22,7 +22,7 @@ policy_error(char err[POLICY_ERROR_MAX], const char *what, const char *value,
     char    shown[QUOTED_MAX + 4];
     size_t  i;
 
-    for (i = 0; value[i] && i < QUOTED_MAX; i++) {
+    for (i = 0; i < QUOTED_MAX && value[i]; i++) {
         shown[i] = (value[i] > 0x1f && value[i] < 0x7f) ? value[i] : '?';
     }
 

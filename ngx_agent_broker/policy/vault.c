@@ -414,7 +414,7 @@ vault_show_path(const char *path, char dst[SHOWN_MAX + 4])
 {
     size_t  i;
 
-    for (i = 0; path[i] && i < SHOWN_MAX; i++) {
+    for (i = 0; i < SHOWN_MAX && path[i]; i++) {
         dst[i] = ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
                  ? '?' : path[i];
     }
