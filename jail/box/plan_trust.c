@@ -11,6 +11,7 @@
  */
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,6 +40,7 @@ static const char *const  trust_bundles[] = {
 
 
 static void plan_trust_own(mount_list_t *list, const trust_t *trust);
+static bool plan_trust_is_readable(const char *bundle);
 static void plan_trust_layer(mount_list_t *list, const trust_t *trust);
 static void plan_trust_file(mount_list_t *list, const char *path,
     const char *host, const void *data, size_t len);
@@ -117,7 +119,9 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
     const char         *text;
     const char *const  *p;
 
-    for (p = trust_bundles; *p && access(*p, R_OK) != 0; p++) { /* void */ }
+    for (p = trust_bundles; *p && !plan_trust_is_readable(*p); p++) {
+        /* void */
+    }
 
     text = mount_list_text(list, "%s%s", *p ? "\n" : "", trust->pem);
 
@@ -130,6 +134,19 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
     if (trust->java) {
         plan_trust_file(list, TRUST_JAVA, NULL, trust->java, trust->java_len);
     }
+}
+
+
+/* Root may read more than its box, whose id is nobody's on the host. */
+
+static bool
+plan_trust_is_readable(const char *bundle)
+{
+    struct stat  st;
+
+    return access(bundle, R_OK) == 0
+           && (geteuid() != 0
+               || (stat(bundle, &st) == 0 && (st.st_mode & S_IROTH)));
 }
 
 

@@ -184,6 +184,28 @@ subtest 'a mount of the host\'s among the certificates does no harm' => sub {
     fake_broker_end($b);
 };
 
+# Root may read what its box may not: then the next of the host's bundles counts
+
+subtest 'a bundle that only root can read is passed over' => sub {
+    plan skip_all => 'only root mounts' if $> != 0;
+    my $b = broker({ ca => $pem, ca_hash => $hash });
+    my $ssl = dir() . '/ssl';
+    my $r = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
+        'grep -c "BEGIN CERT" /etc/ssl/agent/ca-bundle.crt; '
+        . 'openssl verify leaf.pem'],
+        program => ['unshare', '-m', 'sh', '-c',
+                    "mkdir $ssl && cp -a /etc/ssl/certs $ssl && "
+                    . "cp $bundle $ssl/cert.pem && "
+                    . "chmod 600 $ssl/certs/ca-certificates.crt && "
+                    . "chmod 755 $ssl && mount --bind $ssl /etc/ssl && "
+                    . 'exec "$@"', 'sh']);
+    my $count = $roots + 1;
+    is($r->{json}{stdout}, "$count\nleaf.pem: OK\n",
+       'the box has the roots of the second bundle, and the broker\'s')
+        or diag $r->{out}, $r->{err};
+    fake_broker_end($b);
+};
+
 # A certificate that is missing or wrong
 
 for my $bad (undef, '', 'nonsense', "-----BEGIN CERTIFICATE-----\n*\n"
