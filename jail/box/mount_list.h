@@ -57,7 +57,8 @@ typedef enum {
 
 /*
  * A file holds `size` bytes of `fd` from `offset`, or as many as there are of
- * the host's file `host`, and after them the `len` bytes at `arg`.  A file of
+ * the host's file `host`, or else of the first of `others` that the box can
+ * read, and after them the `len` bytes at `arg`.  A file of
  * the host's that cannot be read is as one that is not there.
  */
 
@@ -68,6 +69,7 @@ typedef struct {
     const char      *arg;
     size_t           len;
     const char      *host;
+    const char *const  *others; /* tried after it, up to NULL; or NULL */
     int              fd;
     unsigned         number;
     unsigned         flags;

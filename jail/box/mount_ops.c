@@ -334,14 +334,19 @@ mount_parents(setup_t *s, const char *path)
 int
 mount_copy(int dir, const mount_op_t *op)
 {
-    int              in, out;
-    off_t            offset;
-    ssize_t          n;
-    uint64_t         left;
-    struct timespec  times[2];
+    int                 in, out;
+    off_t               offset;
+    ssize_t             n;
+    uint64_t            left;
+    struct timespec     times[2];
+    const char *const  *other;
 
     in = op->host ? open(op->host, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC)
                   : op->fd;
+
+    for (other = op->others; in == -1 && other && *other; other++) {
+        in = open(*other, O_RDONLY|O_NONBLOCK|O_NOCTTY|O_CLOEXEC);
+    }
 
     if (in == -1 && op->host && op->len == 0) {
         return errno == ENOENT || errno == EACCES ? 0 : -1;

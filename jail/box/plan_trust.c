@@ -11,7 +11,6 @@
  */
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,10 +39,9 @@ static const char *const  trust_bundles[] = {
 
 
 static void plan_trust_own(mount_list_t *list, const trust_t *trust);
-static bool plan_trust_is_readable(const char *bundle);
 static void plan_trust_layer(mount_list_t *list, const trust_t *trust);
 static void plan_trust_file(mount_list_t *list, const char *path,
-    const char *host, const void *data, size_t len);
+    const char *const *hosts, const void *data, size_t len);
 
 
 int
@@ -119,34 +117,21 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
     const char         *text;
     const char *const  *p;
 
-    for (p = trust_bundles; *p && !plan_trust_is_readable(*p); p++) {
-        /* void */
-    }
+    /* which of these the box can read is seen when it opens them */
+
+    for (p = trust_bundles; *p && access(*p, R_OK) != 0; p++) { /* void */ }
 
     text = mount_list_text(list, "%s%s", *p ? "\n" : "", trust->pem);
 
     mount_list_add(list, (mount_op_t) {
         .kind = M_DIR, .path = TRUST_DIR, .mode = 0755
     });
-    plan_trust_file(list, TRUST_BUNDLE, *p, text, strlen(text));
+    plan_trust_file(list, TRUST_BUNDLE, p, text, strlen(text));
     plan_trust_file(list, TRUST_OWN, NULL, trust->pem, strlen(trust->pem));
 
     if (trust->java) {
         plan_trust_file(list, TRUST_JAVA, NULL, trust->java, trust->java_len);
     }
-}
-
-
-/* Root may read more than its box, whose id is nobody's on the host. */
-
-static bool
-plan_trust_is_readable(const char *bundle)
-{
-    struct stat  st;
-
-    return access(bundle, R_OK) == 0
-           && (geteuid() != 0
-               || (stat(bundle, &st) == 0 && (st.st_mode & S_IROTH)));
 }
 
 
@@ -194,11 +179,13 @@ plan_trust_layer(mount_list_t *list, const trust_t *trust)
 
 
 static void
-plan_trust_file(mount_list_t *list, const char *path, const char *host,
-    const void *data, size_t len)
+plan_trust_file(mount_list_t *list, const char *path,
+    const char *const *hosts, const void *data, size_t len)
 {
     mount_list_add(list, (mount_op_t) {
-        .kind = M_FILE, .path = path, .mode = 0444, .fd = -1, .host = host,
+        .kind = M_FILE, .path = path, .mode = 0444, .fd = -1,
+        .host = hosts ? hosts[0] : NULL,
+        .others = hosts && hosts[0] ? hosts + 1 : NULL,
         .size = TRUST_BUNDLE_MAX, .arg = data, .len = len
     });
 }

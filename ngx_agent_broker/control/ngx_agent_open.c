@@ -16,7 +16,7 @@
 static ngx_int_t ngx_agent_open_create(ngx_agent_launcher_t *l,
     const u_char *id, const policy_t *policy);
 static ngx_int_t ngx_agent_open_slot(ngx_agent_launcher_t *l,
-    const policy_t *policy, ngx_msec_t life);
+    const policy_t *policy, ngx_msec_t life, ngx_uint_t is_resumed);
 static ngx_int_t ngx_agent_open_env(ngx_agent_launcher_t *l,
     const policy_t *policy, json_t *env);
 static void ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l,
@@ -60,7 +60,7 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
     life = policy->limits[LIMIT_WALL_CLOCK] + NGX_AGENT_LIFE_SPARE;
 
     if (ngx_agent_open_create(l, id, policy) != NGX_OK
-        || ngx_agent_open_slot(l, policy, life) != NGX_OK)
+        || ngx_agent_open_slot(l, policy, life, 0) != NGX_OK)
     {
         goto done;
     }
@@ -126,18 +126,25 @@ ngx_agent_open_create(ngx_agent_launcher_t *l, const u_char *id,
 }
 
 
-/* A slot of the zone for the task, which is dropped where there is none. */
+/*
+ * A slot of the zone for the task, which is dropped where there is none.  That
+ * of a resumed task may be there already, made by another worker.
+ */
 
 static ngx_int_t
 ngx_agent_open_slot(ngx_agent_launcher_t *l, const policy_t *policy,
-    ngx_msec_t life)
+    ngx_msec_t life, ngx_uint_t is_resumed)
 {
     ngx_int_t  rc;
 
     rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
                                life);
 
-    if (rc == NGX_BUSY) {
+    if (rc == NGX_DECLINED && is_resumed) {
+        return NGX_OK;
+    }
+
+    if (rc != NGX_OK) {
         ngx_agent_task_release(l->task);
         l->task = NULL;
         ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
@@ -536,8 +543,8 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
             goto done;
         }
 
-        if (ngx_agent_open_slot(l, policy, (expires - ngx_time()) * 1000)
-            == NGX_BUSY)
+        if (ngx_agent_open_slot(l, policy, (expires - ngx_time()) * 1000, 1)
+            != NGX_OK)
         {
             goto done;
         }

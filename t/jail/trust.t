@@ -186,17 +186,25 @@ subtest 'a mount of the host\'s among the certificates does no harm' => sub {
 
 # Root may read what its box may not: then the next of the host's bundles counts
 
-subtest 'a bundle that only root can read is passed over' => sub {
+for my $case (['whose mode is 0600',
+               'chmod 600 $S/certs/ca-certificates.crt'],
+              ['behind a directory of root\'s',
+               'mkdir -m 700 $S/locked && '
+               . 'mv $S/certs/ca-certificates.crt $S/locked/all && '
+               . 'ln -s /etc/ssl/locked/all $S/certs/ca-certificates.crt'])
+{
+    subtest "a bundle $case->[0] is passed over" => sub {
     plan skip_all => 'only root mounts' if $> != 0;
     my $b = broker({ ca => $pem, ca_hash => $hash });
-    my $ssl = dir() . '/ssl';
+    my $ssl = dir() . '/ssl' . ($case->[0] =~ s/\W//gr);
+    my $hide = $case->[1] =~ s/\$S/$ssl/gr;
     my $r = jail(['run', '--control', $b->{socket}, @in, '--', 'sh', '-c',
         'grep -c "BEGIN CERT" /etc/ssl/agent/ca-bundle.crt; '
         . 'openssl verify leaf.pem'],
         program => ['unshare', '-m', 'sh', '-c',
                     "mkdir $ssl && cp -a /etc/ssl/certs $ssl && "
                     . "cp $bundle $ssl/cert.pem && "
-                    . "chmod 600 $ssl/certs/ca-certificates.crt && "
+                    . "$hide && "
                     . "chmod 755 $ssl && mount --bind $ssl /etc/ssl && "
                     . 'exec "$@"', 'sh']);
     my $count = $roots + 1;
@@ -204,7 +212,8 @@ subtest 'a bundle that only root can read is passed over' => sub {
        'the box has the roots of the second bundle, and the broker\'s')
         or diag $r->{out}, $r->{err};
     fake_broker_end($b);
-};
+    };
+}
 
 # A certificate that is missing or wrong
 
