@@ -3,16 +3,14 @@
  * what it runs.
  */
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "box/wall.h"
 
 
 const wall_t  wall_table[] = {
-    { WALL_DEFAULT, "shared", NULL, exec_main },
-    { NULL, NULL, NULL, NULL }
+    { WALL_DEFAULT, "shared", exec_main },
+    { NULL, NULL, NULL }
 };
 
 
@@ -22,18 +20,9 @@ wall_find(const char *name, fault_t *fault)
     const wall_t  *wall;
 
     for (wall = wall_table; wall->name; wall++) {
-
-        if (strcmp(wall->name, name) != 0) {
-            continue;
+        if (strcmp(wall->name, name) == 0) {
+            return wall;
         }
-
-        if (wall->needs && access(wall->needs, X_OK) != 0) {
-            (void) fault_set(fault, STAGE_POLICY, errno,
-                             "isolation \"%s\" needs %s", name, wall->needs);
-            return NULL;
-        }
-
-        return wall;
     }
 
     (void) fault_set_cause(fault, STAGE_POLICY, 0, CAUSE_POLICY_ISOLATION,

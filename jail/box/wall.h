@@ -15,7 +15,6 @@
 struct wall_s {
     const char  *name;          /* "isolation" of a policy and of the result */
     const char  *kernel;        /* the task's: shared, userspace or own */
-    const char  *needs;         /* a program of the host's, or NULL */
 
     /*
      * In the main process, when the box is complete: executes the task, or
@@ -29,7 +28,6 @@ struct wall_s {
 extern const wall_t  wall_table[];
 
 /*
- * The wall of this name.  NULL with the fault set if none is built in, or
- * this host has not what it needs.
+ * The wall of this name; NULL with the fault set if none is built in.
  */
 const wall_t *wall_find(const char *name, fault_t *fault);
