@@ -9,10 +9,11 @@
  *     |     what the caller gives, read with the caller's rights
  *     |  run_open: broker_open
  *     |  ---- open ----------------------------> |
+ *     |  run_cgroup: claims a cgroup, and with it an id for the box
+ *     |  run_opened: broker_opened
  *     |  <--- limits, paths, doors, wall ------- |
  *     |  run_readable, run_trust, run_limits, run_workspace
  *     |     what of it this host can give, and the workspace's copy
- *     |  run_cgroup: claims a cgroup, and with it an id for the box
  *     |  run_program, run_signals
  *     |  run_box: box_start
  *     |     plan_make: the list of what the box's file system is made of
@@ -26,6 +27,8 @@
  *     |  <------------- the doors' sockets ----
  *     |  the cgroup's limits; box_admit: ids, resource limits
  *     |  -------------- 'M' on `sync` -------->
+ *     |  box_trust: the store for Java, if the host has one
+ *     |  -------------- 'J' on `sync` -------->
  *     |  guard_start, if the box needs one
  *     |     |     setup_identity
  *     |  supervise_run: one poll over everything that can happen
@@ -51,6 +54,8 @@
  *     |  run_close: broker_close
  *     |  ---- close, with what was used -------> |
  *     |     run_collect: files the task left; the cgroup's removal
+ *     |  broker_closed
+ *     |  <--- what was sent and refused --------- |
  *     |  run_print, or with --raw the status
  *
  * Descriptors between launcher and box:

@@ -78,6 +78,7 @@ static const box_rlimit_t  box_rlimits[] = {
 
 static pid_t box_clone(box_spec_t *spec, int *pidfd);
 static int box_map(box_t *box, const box_spec_t *spec, fault_t *fault);
+static int box_tell(box_t *box, char message, fault_t *fault);
 static int box_write(pid_t pid, const char *file, const char *text,
     fault_t *fault);
 static int box_rlimit(box_t *box, const uint64_t limits[LIMIT_COUNT],
@@ -449,9 +450,29 @@ box_oom_score(box_t *box, fault_t *fault)
 
 
 int
+box_trust(box_t *box, box_spec_t *spec, fault_t *fault)
+{
+    if (spec->trust.java == NULL) {
+        return 0;
+    }
+
+    trust_java_fill(&spec->trust);
+
+    return box_tell(box, SYNC_JAVA, fault);
+}
+
+
+int
 box_go(box_t *box, fault_t *fault)
 {
-    if (send(box->sync, &(char) { SYNC_GO }, 1, MSG_NOSIGNAL) != 1) {
+    return box_tell(box, SYNC_GO, fault);
+}
+
+
+static int
+box_tell(box_t *box, char message, fault_t *fault)
+{
+    if (send(box->sync, &message, 1, MSG_NOSIGNAL) != 1) {
         return fault_set(fault, STAGE_START, errno,
                          "the box's first process is gone");
     }

@@ -121,6 +121,8 @@ typedef struct {
 
 #define SYNC_MAPPED  'M'                /* the ids are mapped; with what the
                                            child joins its group by */
+#define SYNC_JAVA    'J'                /* trust.java is filled; only where
+                                           there is one */
 #define SYNC_GO      'G'                /* the broker serves: execute */
 
 
@@ -187,6 +189,9 @@ int box_start(box_t *box, box_spec_t *spec, fault_t *fault);
 int box_admit(box_t *box, const box_spec_t *spec,
     const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
     fault_t *fault);
+
+/* Makes the store for Java, where the box has one, and tells the child. */
+int box_trust(box_t *box, box_spec_t *spec, fault_t *fault);
 
 /* Tells the child that it may execute the program. */
 int box_go(box_t *box, fault_t *fault);

@@ -74,6 +74,8 @@ typedef struct {
     unsigned         number;
     unsigned         flags;
     bool             keeps_time;        /* a file gets `mtime` */
+    bool             is_awaited;        /* `arg` is not there before SYNC_JAVA
+                                           has come */
     uint64_t         size;
     off_t            offset;
     struct timespec  mtime;

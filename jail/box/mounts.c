@@ -193,7 +193,9 @@ mounts_do(setup_t *s, int dir, const mount_op_t *op)
         return symlinkat(op->arg, dir, op->path);
 
     case M_FILE:
-        return mount_copy(dir, op);
+        return op->is_awaited && report_wait(s, SYNC_JAVA) != 0
+               ? report_detail(s, "the launcher did not make the trust store")
+               : mount_copy(dir, op);
 
     case M_PARENTS:
         return mount_parents(s, op->path);

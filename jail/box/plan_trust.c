@@ -130,7 +130,11 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
     plan_trust_file(list, TRUST_OWN, NULL, trust->pem, strlen(trust->pem));
 
     if (trust->java) {
-        plan_trust_file(list, TRUST_JAVA, NULL, trust->java, trust->java_len);
+        mount_list_add(list, (mount_op_t) {
+            .kind = M_FILE, .path = TRUST_JAVA, .mode = 0444, .fd = -1,
+            .arg = (const char *) trust->java, .len = trust->java_len,
+            .is_awaited = true
+        });
     }
 }
 

@@ -30,6 +30,7 @@
 
 
 static json_t *broker_env(const variables_t *variables);
+static int broker_send(control_t *c, json_t *request, fault_t *fault);
 static json_t *broker_ask(control_t *c, json_t *request, fault_t *fault);
 static control_state_t broker_read(control_t **c, json_t **message,
     fault_t *fault);
@@ -44,12 +45,14 @@ static int broker_lost(broker_t *b);
 
 int
 broker_open(broker_t *b, const char *path, const broker_request_t *request,
-    uint64_t limits[LIMIT_COUNT], box_spec_t *spec, fault_t *fault)
+    fault_t *fault)
 {
-    json_t      *open, *answer;
-    const char  *error;
+    json_t  *open;
 
-    *b = (broker_t) { .state = BROKER_LOST, .path = path };
+    *b = (broker_t) {
+        .state = BROKER_LOST, .path = path,
+        .has_variables = request->variables->n > 0
+    };
 
     b->active = control_connect(path, fault);
 
@@ -66,7 +69,25 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
                      "code_sha256", request->code_sha256,
                      "env", broker_env(request->variables));
 
-    answer = broker_ask(b->active, open, fault);
+    if (broker_send(b->active, open, fault) != 0) {
+        return -1;
+    }
+
+    b->state = BROKER_ASKED;
+
+    return 0;
+}
+
+
+int
+broker_opened(broker_t *b, uint64_t limits[LIMIT_COUNT], box_spec_t *spec,
+    fault_t *fault)
+{
+    json_t      *answer;
+    const char  *error;
+
+    b->state = BROKER_LOST;
+    answer = control_answer(b->active, clock_ms() + BROKER_OPEN_WAIT, fault);
 
     if (answer == NULL) {
         return -1;
@@ -80,7 +101,7 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
 
         /* of all that is asked for only a variable's name can be wrong */
 
-        if (request->variables->n && error
+        if (b->has_variables && error
             && strcmp(error, PROTOCOL_BAD_REQUEST) == 0)
         {
             fault->stage = STAGE_USAGE;
@@ -463,11 +484,11 @@ broker_near_limit(broker_t *b, const char *limit, uint64_t used)
  * refused is kept by the broker, whichever worker it is now.
  */
 
-json_t *
+void
 broker_close(broker_t *b, const broker_close_t *end)
 {
-    json_t         *close, *answer, *egress;
-    int64_t         now, until, deadline;
+    json_t         *close;
+    int64_t         now, until;
     fault_t         ignored;
     unsigned        n;
     struct pollfd   fds[BROKER_POLLFDS];
@@ -488,7 +509,7 @@ broker_close(broker_t *b, const broker_close_t *end)
     if (b->active == NULL
         || (b->state != BROKER_SERVING && b->state != BROKER_OPEN))
     {
-        return NULL;
+        return;
     }
 
     close = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}}",
@@ -504,11 +525,25 @@ broker_close(broker_t *b, const broker_close_t *end)
                       "pids_peak", (json_int_t) end->pids_peak,
                       "disk_bytes", (json_int_t) end->disk_bytes);
 
-    deadline = clock_ms() + BROKER_CLOSE_WAIT;
+    b->is_closing = control_send(b->active, close, NULL, 0,
+                                 clock_ms() + BROKER_CLOSE_WAIT, &ignored)
+                    == 0;
+}
 
-    if (control_send(b->active, close, NULL, 0, deadline, &ignored) != 0) {
+
+json_t *
+broker_closed(broker_t *b)
+{
+    json_t   *answer, *egress;
+    int64_t   deadline;
+    fault_t   ignored;
+
+    if (!b->is_closing) {
         return NULL;
     }
+
+    ignored = (fault_t) { 0 };
+    deadline = clock_ms() + BROKER_CLOSE_WAIT;
 
     do {
         answer = control_answer(b->active, deadline, &ignored);
@@ -584,15 +619,21 @@ broker_policy(const char *path, const char *policy, fault_t *fault)
 }
 
 
-/* Drops the reference to the request; NULL with the fault set. */
+/* Drops the reference to the request. */
+
+static int
+broker_send(control_t *c, json_t *request, fault_t *fault)
+{
+    return control_send(c, request, NULL, 0, clock_ms() + BROKER_OPEN_WAIT,
+                        fault);
+}
+
+
+/* The same, and waits for the answer; NULL with the fault set. */
 
 static json_t *
 broker_ask(control_t *c, json_t *request, fault_t *fault)
 {
-    int64_t  deadline;
-
-    deadline = clock_ms() + BROKER_OPEN_WAIT;
-
-    return control_send(c, request, NULL, 0, deadline, fault) == 0
-           ? control_answer(c, deadline, fault) : NULL;
+    return broker_send(c, request, fault) == 0
+           ? control_answer(c, clock_ms() + BROKER_OPEN_WAIT, fault) : NULL;
 }

@@ -21,6 +21,7 @@
 
 typedef enum {
     BROKER_NONE = 0,            /* offline */
+    BROKER_ASKED,               /* `open` is sent, its answer is not read */
     BROKER_OPEN,                /* opened; the doors are not served yet */
     BROKER_SERVING,             /* a lease is held */
     BROKER_RESUMING,            /* a lease is held, the connection is not */
@@ -46,6 +47,9 @@ typedef struct {
     int64_t         deadline;           /* of the resumption, ms */
     int64_t         retry_at;
     int             retry_wait;
+
+    bool            has_variables;      /* in `open` */
+    bool            is_closing;         /* `close` is sent */
 } broker_t;
 
 
@@ -69,13 +73,16 @@ typedef struct {
 } broker_close_t;
 
 
+/* Asks for a task; the answer is read by broker_opened(). */
+int broker_open(broker_t *broker, const char *path,
+    const broker_request_t *request, fault_t *fault);
+
 /*
- * Opens a task and fills the limits, and of the box the doors, the writable
- * and the readable paths and the names of variables, which point into
+ * Waits for the answer and fills the limits, and of the box the doors, the
+ * writable and the readable paths and the names of variables, which point into
  * broker->task.
  */
-int broker_open(broker_t *broker, const char *path,
-    const broker_request_t *request, uint64_t limits[LIMIT_COUNT],
+int broker_opened(broker_t *broker, uint64_t limits[LIMIT_COUNT],
     box_spec_t *spec, fault_t *fault);
 
 /* Hands the doors over; the lease comes by broker_events().  Owns the fds. */
@@ -96,8 +103,11 @@ int broker_events(broker_t *broker, int64_t now, fault_t *fault);
 
 void broker_near_limit(broker_t *broker, const char *limit, uint64_t used);
 
-/* Ends the task; the egress summary, or NULL. */
-json_t *broker_close(broker_t *broker, const broker_close_t *end);
+/* Ends the task; the answer is read by broker_closed(). */
+void broker_close(broker_t *broker, const broker_close_t *end);
+
+/* Waits for the answer: the egress summary, or NULL. */
+json_t *broker_closed(broker_t *broker);
 
 void broker_free(broker_t *broker);
 

@@ -10,8 +10,8 @@
  * unchanged: an entry does not depend on the others.
  */
 
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define OPENSSL_SUPPRESS_DEPRECATED     /* EVP, and SHA1(), cost 1 ms */
@@ -29,6 +29,7 @@
 #define JKS_CERTS_MAX  8
 
 
+static bool jks_is_store(const uint8_t *base, size_t len);
 static uint8_t *jks_entry(uint8_t *p, unsigned n, const uint8_t *der,
     size_t len);
 static uint8_t *jks_number(uint8_t *p, uint64_t value, unsigned bytes);
@@ -36,33 +37,47 @@ static uint8_t *jks_utf(uint8_t *p, const char *text);
 static uint32_t jks_u4(const uint8_t *p);
 
 
-uint8_t *
-jks_build(const char *pem, const uint8_t *base, size_t base_len, size_t *len)
+size_t
+jks_size(const char *pem, const uint8_t *base, size_t base_len)
+{
+    long      n;
+    size_t    len;
+    uint8_t   der[CERTIFICATE_DER_MAX], entry[JKS_ENTRY_MAX];
+    unsigned  own;
+
+    len = JKS_HEAD + SHA_DIGEST_LENGTH;
+
+    if (jks_is_store(base, base_len)) {
+        len = base_len;
+    }
+
+    for (own = 0; (n = certificate_next(&pem, der)) > 0; own++) {
+
+        if (own == JKS_CERTS_MAX) {
+            break;
+        }
+
+        len += (size_t) (jks_entry(entry, own, der, (size_t) n) - entry);
+    }
+
+    return own == 0 || n < 0 ? 0 : len;
+}
+
+
+void
+jks_build(uint8_t *store, const char *pem, const uint8_t *base,
+    size_t base_len)
 {
     long         n;
     SHA_CTX      sha;
-    size_t       i;
-    uint8_t     *store, *p, der[CERTIFICATE_DER_MAX];
+    uint8_t     *p, der[CERTIFICATE_DER_MAX];
     unsigned     count, own;
     const char  *password;
-
-    if (base == NULL || base_len < JKS_HEAD + SHA_DIGEST_LENGTH
-        || jks_u4(base) != JKS_MAGIC || jks_u4(base + 4) != JKS_VERSION)
-    {
-        base_len = JKS_HEAD + SHA_DIGEST_LENGTH;
-        base = NULL;
-    }
-
-    store = malloc(base_len + JKS_CERTS_MAX * JKS_ENTRY_MAX);
-
-    if (store == NULL) {
-        return NULL;
-    }
 
     count = 0;
     p = store + JKS_HEAD;
 
-    if (base) {
+    if (jks_is_store(base, base_len)) {
         count = jks_u4(base + 8);
         (void) memcpy(store, base, base_len);
         p = store + base_len - SHA_DIGEST_LENGTH;
@@ -77,11 +92,6 @@ jks_build(const char *pem, const uint8_t *base, size_t base_len, size_t *len)
         p = jks_entry(p, own, der, (size_t) n);
     }
 
-    if (own == 0 || n != 0) {
-        free(store);
-        return NULL;
-    }
-
     (void) jks_number(store, JKS_MAGIC, 4);
     (void) jks_number(store + 4, JKS_VERSION, 4);
     (void) jks_number(store + 8, count + own, 4);
@@ -92,15 +102,17 @@ jks_build(const char *pem, const uint8_t *base, size_t base_len, size_t *len)
         (void) SHA1_Update(&sha, ((char [2]) { 0, *password }), 2);
     }
 
-    i = (size_t) (p - store);
-
     (void) SHA1_Update(&sha, "Mighty Aphrodite", 16);
-    (void) SHA1_Update(&sha, store, i);
+    (void) SHA1_Update(&sha, store, (size_t) (p - store));
     (void) SHA1_Final(p, &sha);
+}
 
-    *len = i + SHA_DIGEST_LENGTH;
 
-    return store;
+static bool
+jks_is_store(const uint8_t *base, size_t len)
+{
+    return base && len >= JKS_HEAD + SHA_DIGEST_LENGTH
+           && jks_u4(base) == JKS_MAGIC && jks_u4(base + 4) == JKS_VERSION;
 }
 
 

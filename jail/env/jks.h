@@ -14,9 +14,15 @@
 
 
 /*
- * The certificates of a PEM text, and in front of them the entries of another
- * store; base may be NULL, and is left out when it is not JKS.  malloc'd, of
- * *len bytes; NULL without memory or when the text holds no certificates.
+ * The size in bytes of the store that jks_build() makes of the same arguments;
+ * 0 when the text holds no certificates.
  */
-uint8_t *jks_build(const char *pem, const uint8_t *base, size_t base_len,
-    size_t *len);
+size_t jks_size(const char *pem, const uint8_t *base, size_t base_len);
+
+/*
+ * Writes a store of jks_size() bytes: the certificates of a PEM text, and in
+ * front of them the entries of another store.  base may be NULL, and is left
+ * out when it is not JKS.
+ */
+void jks_build(uint8_t *store, const char *pem, const uint8_t *base,
+    size_t base_len);

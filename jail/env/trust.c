@@ -1,12 +1,12 @@
 /*
- * Done before the box exists, so that the launcher reports a fault.  The store
- * for Java is made only if there is a Java.
+ * Checked before the box exists, so that the launcher reports a fault.  The
+ * store for Java is made only if there is a Java, and while the child builds
+ * the rest of the box.
  */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -63,10 +63,27 @@ trust_prepare(trust_t *trust, const char *const *readable,
 
 
 void
+trust_java_fill(trust_t *trust)
+{
+    if (trust->java) {
+        jks_build(trust->java, trust->pem, trust->java_base,
+                  trust->java_base_len);
+    }
+}
+
+
+void
 trust_free(trust_t *trust)
 {
-    free(trust->java);
-    trust->java = NULL;
+    if (trust->java) {
+        (void) munmap(trust->java, trust->java_len);
+        trust->java = NULL;
+    }
+
+    if (trust->java_base) {
+        (void) munmap((void *) trust->java_base, trust->java_base_len);
+        trust->java_base = NULL;
+    }
 }
 
 
@@ -98,28 +115,30 @@ trust_has_java(const char *const *readable, unsigned nreadable)
 static int
 trust_java(trust_t *trust, fault_t *fault)
 {
-    size_t              len;
-    const uint8_t      *base;
+    void               *store;
     const char *const  *p;
 
-    len = 0;
-    base = NULL;
-
-    for (p = trust_java_stores; *p && base == NULL; p++) {
-        base = trust_map(*p, &len);
+    for (p = trust_java_stores; *p && trust->java_base == NULL; p++) {
+        trust->java_base = trust_map(*p, &trust->java_base_len);
     }
 
-    trust->java = jks_build(trust->pem, base, len, &trust->java_len);
+    trust->java_len = jks_size(trust->pem, trust->java_base,
+                               trust->java_base_len);
 
-    if (base) {
-        (void) munmap((void *) base, len);
-    }
-
-    if (trust->java == NULL) {
+    if (trust->java_len == 0) {
         return fault_set(fault, STAGE_BROKER, 0,
                          "cannot make a trust store for Java from "
                          "\"ca\" in the broker's answer");
     }
+
+    store = mmap(NULL, trust->java_len, PROT_READ|PROT_WRITE,
+                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    if (store == MAP_FAILED) {
+        return fault_set(fault, STAGE_BROKER, errno, "no memory");
+    }
+
+    trust->java = store;
 
     return 0;
 }

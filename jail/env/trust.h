@@ -30,16 +30,24 @@
 typedef struct {
     const char  *pem;                   /* the broker's; NULL: it has none */
     char         hash[PROTOCOL_CA_HASH_LEN + 1];    /* or "" */
-    uint8_t     *java;                  /* a store in JKS, or NULL */
+    uint8_t     *java;                  /* a store in JKS, or NULL: shared
+                                           with the child, filled after the
+                                           clone by trust_java_fill() */
     size_t       java_len;
+    const uint8_t  *java_base;          /* the system's store, or NULL */
+    size_t       java_base_len;
 } trust_t;
 
 
 /*
- * In the launcher: checks trust->pem, and makes the store for Java.  readable
- * are the paths that the policy adds to the system's: a Java may be there.
+ * In the launcher: checks trust->pem, and makes room for a store for Java.
+ * readable are the paths that the policy adds to the system's: a Java may be
+ * there.
  */
 int trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault);
+
+/* Writes the store, where there is room for one: a third of a millisecond. */
+void trust_java_fill(trust_t *trust);
 
 void trust_free(trust_t *trust);

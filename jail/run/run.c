@@ -22,6 +22,7 @@
 
 static void run_init(run_t *r, options_t *options);
 static void run_close(run_t *r);
+static void run_settle(run_t *r);
 static int run_print(run_t *r);
 
 
@@ -34,8 +35,14 @@ static run_step_t *const  run_steps[] = {
     run_out,
     run_lock,
 
-    /* run_policy.c: what the task may have; from here on it is audited */
+    /* run_policy.c: the task is asked for; from here on it is audited */
     run_open,
+
+    /* run_box.c: what needs no policy, until the broker answers */
+    run_cgroup,
+
+    /* run_policy.c: what the task may have */
+    run_opened,
     run_readable,
     run_trust,
     run_limits,
@@ -43,8 +50,7 @@ static run_step_t *const  run_steps[] = {
     /* run_inputs.c: known by now is how much of it the box can hold */
     run_workspace,
 
-    /* run_box.c: limits, program, and the box until it is gone */
-    run_cgroup,
+    /* run_box.c: the program, and the box until it is gone */
     run_program,
     run_signals,
     run_box
@@ -156,23 +162,27 @@ run_close(run_t *r)
 
     result = &r->result;
 
-    if (r->broker.state != BROKER_NONE) {
+    /* a step failed before the answer was read */
 
-        end = (broker_close_t) {
-            .reason = result->fault.stage == STAGE_USAGE
-                      ? result_reason_name(REASON_SETUP)
-                      : result_reason_name(result->reason),
-            .exit_code = result->exit_code,
-            .wall_ms = result->wall_ms,
-            .cpu_ms = result->cpu_ms,
-            .memory_peak = result->memory_peak,
-            .pids_peak = result->pids_peak,
-            .disk_bytes = result->disk_bytes
-        };
-
-        result->egress = broker_close(&r->broker, &end);
-        broker_free(&r->broker);
+    if (r->broker.state == BROKER_ASKED) {
+        run_settle(r);
     }
+
+    end = (broker_close_t) {
+        .reason = result->fault.stage == STAGE_USAGE
+                  ? result_reason_name(REASON_SETUP)
+                  : result_reason_name(result->reason),
+        .exit_code = result->exit_code,
+        .wall_ms = result->wall_ms,
+        .cpu_ms = result->cpu_ms,
+        .memory_peak = result->memory_peak,
+        .pids_peak = result->pids_peak,
+        .disk_bytes = result->disk_bytes
+    };
+
+    /* the broker writes the end of the task while its rest is removed */
+
+    broker_close(&r->broker, &end);
 
     box_close(&r->box);
     trust_free(&r->spec.trust);
@@ -187,6 +197,22 @@ run_close(run_t *r)
     if (r->cgroup.ops) {
         r->cgroup.ops->remove(&r->cgroup);
     }
+
+    result->egress = broker_closed(&r->broker);
+    broker_free(&r->broker);
+}
+
+
+/* The first fault is the one that is told. */
+
+static void
+run_settle(run_t *r)
+{
+    fault_t  first;
+
+    first = r->result.fault;
+    (void) run_opened(r);
+    r->result.fault = first;
 }
 
 

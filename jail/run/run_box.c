@@ -134,6 +134,10 @@ run_box(run_t *r)
         rc = -1;
     }
 
+    if (rc == 0) {
+        rc = box_trust(&r->box, &r->spec, &late);
+    }
+
     /* while the child is being set up, and before it has anything to run */
 
     if (rc == 0 && guard_is_needed(r->result.limits)) {

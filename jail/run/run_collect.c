@@ -16,8 +16,8 @@ static void run_copy_back(run_t *r);
 
 /*
  * What the task left is taken whatever its end was: what a task that ran out
- * of time has written so far is often what tells why.  The lease is closed by
- * now, and the memory that holds the files is still the box's.
+ * of time has written so far is often what tells why.  The broker has been told
+ * by now, and the memory that holds the files is still the box's.
  */
 
 void

@@ -18,9 +18,8 @@ static int run_unlisted(run_t *r, const char *const *list, unsigned n);
 int
 run_open(run_t *r)
 {
-    unsigned          i;
+    size_t            i;
     options_t        *o;
-    const char       *list[BOX_ENV_MAX];
     unsigned char     id[PROTOCOL_ID_LEN / 2];
     broker_request_t  request;
 
@@ -37,7 +36,7 @@ run_open(run_t *r)
             (void) sprintf(r->result.task_id + 2 * i, "%02x", id[i]);
         }
 
-        return run_unlisted(r, NULL, 0);
+        return 0;
     }
 
     request = (broker_request_t) {
@@ -50,8 +49,25 @@ run_open(run_t *r)
 
     r->result.broker = true;
 
-    if (broker_open(&r->broker, o->control, &request, r->result.limits,
-                    &r->spec, &r->result.fault) != 0)
+    return broker_open(&r->broker, o->control, &request, &r->result.fault);
+}
+
+
+/* Whatever happens meanwhile, a task that the broker has made gets its end. */
+
+int
+run_opened(run_t *r)
+{
+    unsigned     i;
+    const char  *list[BOX_ENV_MAX];
+
+    if (r->options->offline) {
+        return run_unlisted(r, NULL, 0);
+    }
+
+    if (broker_opened(&r->broker, r->result.limits, &r->spec,
+                      &r->result.fault)
+        != 0)
     {
         return -1;
     }

@@ -47,7 +47,7 @@ run_step_t  run_nested, run_files, run_variables, run_out, run_lock,
             run_workspace;
 
 /* run_policy.c */
-run_step_t  run_open, run_readable, run_trust, run_limits;
+run_step_t  run_open, run_opened, run_readable, run_trust, run_limits;
 
 /* run_box.c */
 run_step_t  run_cgroup, run_program, run_signals, run_box;
