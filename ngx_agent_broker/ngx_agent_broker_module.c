@@ -58,18 +58,19 @@
  *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c policy_host.c
- *                policy_check.c policy_index.h policy_index.c policy_words.h
- *                policy_words.c (the model) policy_text.c policy_fields.h
- *                policy_fields.c policy_values.h policy_values.c
- *                policy_coder.h policy_coder.c policy_pem.h policy_pem.c (its
- *                text) policy_base.h policy_base.c bounds.h bounds.c vault.h
+ *                policy_check.c policy_index.h policy_index.c policy_path.h
+ *                policy_path.c policy_words.h policy_words.c (the model)
+ *                policy_text.c policy_fields.h policy_fields.c policy_values.h
+ *                policy_values.c policy_coder.h policy_coder.c policy_pem.h
+ *                policy_pem.c (its text) policy_base.h policy_base.c bounds.h
+ *                bounds.c vault.h
  *                vault.c vault_lines.c vault_internal.h
  *
  *   parse/     reads hostile bytes; no nginx in it
  *                authority.h authority.c target.h target.c connect.h connect.c
  *                client_hello.h client_hello.c dns.h dns.c address.h address.c
- *                address_text.c message.h message.c system_names.h
- *                system_names.c
+ *                address_text.c path.h path.c message.h message.c
+ *                system_names.h system_names.c
  *
  *   base/      helpers that use no other folder
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
@@ -254,6 +255,7 @@ static ngx_command_t  ngx_agent_commands[] = {
     /* in host */
 
     NGX_AGENT_LIST("methods", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_LIST("path", NGX_AGENT_HOST_CONF),
     NGX_AGENT_LIST("private", NGX_AGENT_HOST_CONF),
     NGX_AGENT_DIRECTIVE("bearer",
                         NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1|NGX_AGENT_MANY,

@@ -29,6 +29,8 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_METHOD] = { "method_not_allowed", 403, NULL },
 
+    [NGX_AGENT_REASON_PATH] = { "path_not_allowed", 403, NULL },
+
     [NGX_AGENT_REASON_SNI] = { "sni_mismatch", 403,
         "the TLS client must send the host's name as SNI, the same as in "
         "CONNECT" },

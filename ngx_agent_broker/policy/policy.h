@@ -46,6 +46,9 @@ typedef struct {
     uint16_t            port;          /* 0: 80 and 443 */
     char              **methods;       /* empty: GET HEAD */
     size_t              methods_count;
+    char              **paths;         /* empty: every path */
+    size_t              paths_count;
+    void              **patterns;      /* of paths, see policy_path.c */
     bool                plaintext;     /* the upstream speaks cleartext */
     bool                websocket;     /* an upgrade to it is passed on */
     bool                tunnel;        /* TLS by CONNECT is not ended here */
@@ -199,6 +202,13 @@ policy_match_t policy_find_rule(const policy_t *policy,
 /* Is the method allowed?  HEAD follows GET (RFC 9110 section 9.3.2). */
 bool policy_rule_allows_method(const policy_rule_t *rule, const char *method,
     size_t n);
+
+/*
+ * NULL: a pattern of the rule matches the path's canonical form (see path.h),
+ * or the rule has none.  Else why not: a constant phrase.
+ */
+const char *policy_rule_refuses_path(const policy_rule_t *rule,
+    const unsigned char *path, size_t n);
 
 /* May this peer open tasks?  owner: the broker's own uid (root always may). */
 bool policy_allows_launcher(const policy_t *policy, uid_t uid,

@@ -55,6 +55,10 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         why = "has \"tunnel\", which passes TLS on unread: no credential and "
               "no \"plaintext\" goes with it";
 
+    } else if (rule->tunnel && rule->paths_count) {
+        why = "has \"tunnel\", which passes requests on unread: no \"path\" "
+              "goes with it";
+
     } else if (rule->plaintext && rule->port == 0) {
         why = "has \"plaintext\", which needs an exact port";
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "policy/policy_fields.h"
+#include "policy/policy_path.h"
 
 
 #define AT(type, member)     .offset = offsetof(type, member)
@@ -65,6 +66,8 @@ const policy_field_t  policy_fields[] = {
 const policy_field_t  policy_rule_fields[] = {
     { "methods", POLICY_STRINGS, RULE_LIST(methods),
       .rule_add = policy_rule_add_method },
+    { "path", POLICY_STRINGS, RULE_LIST(paths),
+      .rule_add = policy_rule_add_path },
     { "plaintext", POLICY_FLAG, RULE(plaintext) },
     { "websocket", POLICY_FLAG, RULE(websocket) },
     { "tunnel", POLICY_FLAG, RULE(tunnel) },

@@ -5,6 +5,7 @@
 
 #include "policy/policy_fields.h"
 #include "policy/policy_index.h"
+#include "policy/policy_path.h"
 #include "policy/policy_pem.h"
 #include "policy/policy_words.h"
 
@@ -68,6 +69,7 @@ policy_set_free_rule(policy_set_t *set, policy_rule_t *rule)
         free(rule->trusted_pem);
     }
 
+    policy_path_free(rule);
     policy_fields_free(policy_rule_fields, rule);
     free(rule->name);
     free(rule->host);

@@ -1,7 +1,8 @@
 /*
  * The verdict on one request.  The order is fixed:
  *
- *   malformed, task, host, port, method, addresses, the audit line
+ *   malformed, task, host, port, method, path, bounds, addresses, the audit
+ *   line
  *
  * and only then can an upstream be dialled.  The handler is in the preaccess
  * phase, which `satisfy` cannot skip; ngx_agent_upstream.c dials nothing for a
@@ -20,6 +21,8 @@ static target_error_t ngx_agent_decide_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_decide_rule(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+static ngx_agent_reason_e ngx_agent_decide_request(ngx_agent_ctx_t *ctx,
+    const policy_rule_t *rule);
 static void ngx_agent_decide_resume(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_decide_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
@@ -172,8 +175,32 @@ ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
     return (ctx->policy
             && policy_find_rule(ctx->policy, &ctx->target.authority, &rule)
                == POLICY_FOUND
+            && ngx_agent_decide_request(ctx, rule) == NGX_AGENT_REASON_RULE
             && ngx_agent_resolve_is_allowed(ctx, rule))
            ? rule : NULL;
+}
+
+
+/* Does the rule allow what is requested?  A CONNECT asks for nothing yet. */
+
+static ngx_agent_reason_e
+ngx_agent_decide_request(ngx_agent_ctx_t *ctx, const policy_rule_t *rule)
+{
+    target_t  *t;
+
+    t = &ctx->target;
+
+    if (t->path == NULL) {
+        return NGX_AGENT_REASON_RULE;
+    }
+
+    if (!policy_rule_allows_method(rule, (char *) t->method, t->method_len)) {
+        return NGX_AGENT_REASON_METHOD;
+    }
+
+    ctx->why = policy_rule_refuses_path(rule, t->path, t->path_len);
+
+    return ctx->why ? NGX_AGENT_REASON_PATH : NGX_AGENT_REASON_RULE;
 }
 
 
@@ -398,10 +425,10 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                    "agent: policy \"%s\" rule \"%s\" found", ctx->policy->name,
                    ctx->rule->name);
 
-    if (!policy_rule_allows_method(ctx->rule, (char *) ctx->target.method,
-                                   ctx->target.method_len))
-    {
-        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_METHOD, NULL);
+    reason = ngx_agent_decide_request(ctx, ctx->rule);
+
+    if (reason != NGX_AGENT_REASON_RULE) {
+        return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
     reason = ngx_agent_decide_bounds(ctx->task);

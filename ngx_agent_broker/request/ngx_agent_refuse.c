@@ -10,8 +10,12 @@
 #define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
 
 
-static const char *ngx_agent_refuse_hint_names(const policy_rule_t *rule,
-    const policy_t *policy, char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_refuse_hint_hosts(const policy_t *policy,
+    char text[NGX_AGENT_HINT_MAX]);
+static const char *ngx_agent_refuse_hint_rule(const policy_rule_t *rule,
+    const char *lead, char **words, size_t n, char text[NGX_AGENT_HINT_MAX]);
+static ngx_uint_t ngx_agent_refuse_hint_word(char text[NGX_AGENT_HINT_MAX],
+    size_t *len, const char *word, size_t left);
 
 
 ngx_int_t
@@ -123,14 +127,27 @@ body:
 const char *
 ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 {
+    const policy_rule_t  *rule;
+
+    rule = ctx->rule;
+
     switch (ctx->reason) {
 
     case NGX_AGENT_REASON_METHOD:
-        return ngx_agent_refuse_hint_names(ctx->rule, NULL, text);
+        return ngx_agent_refuse_hint_rule(rule,
+                                          rule->methods_count
+                                          ? "allowed methods:"
+                                          : "allowed methods: GET HEAD",
+                                          rule->methods, rule->methods_count,
+                                          text);
+
+    case NGX_AGENT_REASON_PATH:
+        return ngx_agent_refuse_hint_rule(rule, "allowed paths:", rule->paths,
+                                          rule->paths_count, text);
 
     case NGX_AGENT_REASON_HOST:
     case NGX_AGENT_REASON_PORT:             /* rules are listed with ports */
-        return ngx_agent_refuse_hint_names(NULL, ctx->policy, text);
+        return ngx_agent_refuse_hint_hosts(ctx->policy, text);
 
     case NGX_AGENT_REASON_RESOLVE:
     case NGX_AGENT_REASON_ADDRESS:
@@ -152,48 +169,74 @@ ngx_agent_refuse_hint(ngx_agent_ctx_t *ctx, char text[NGX_AGENT_HINT_MAX])
 
 
 /*
- * Tells a model what is allowed instead: the methods of a rule, and the rule's
- * own hint; or, without a rule, the hosts of the policy, if it still exists.
+ * Tells a model what is allowed instead: the hosts of the policy, if it still
+ * exists; or what a rule has, and the rule's own hint.
  */
 
 static const char *
-ngx_agent_refuse_hint_names(const policy_rule_t *rule, const policy_t *policy,
+ngx_agent_refuse_hint_hosts(const policy_t *policy,
     char text[NGX_AGENT_HINT_MAX])
 {
-    size_t       i, n, len;
-    const char  *name;
+    size_t  i, n, len;
 
-    if (rule) {
-        n = rule->methods_count;
-        name = n ? "allowed methods:" : "allowed methods: GET HEAD";
+    n = policy ? policy->rules_count : 0;
 
-    } else {
-        n = policy ? policy->rules_count : 0;
-        name = n ? "this task may call only:" : "this task may call no host";
-    }
-
-    len = snprintf(text, NGX_AGENT_HINT_WORDS, "%s", name);
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "%s",
+                   n ? "this task may call only:"
+                     : "this task may call no host");
 
     for (i = 0; i < n; i++) {
 
         /* cppcheck-suppress nullPointer; without a policy n is 0 */
-        name = rule ? rule->methods[i] : policy->rules[i]->name;
-
-        if (len + ngx_strlen(name) + 2 > NGX_AGENT_HINT_WORDS) {
-            len += snprintf(text + len, NGX_AGENT_HINT_MAX - len,
-                            " and %u more", (unsigned) (n - i));
+        if (!ngx_agent_refuse_hint_word(text, &len, policy->rules[i]->name,
+                                        n - i))
+        {
             break;
         }
-
-        len += snprintf(text + len, NGX_AGENT_HINT_WORDS - len, " %s", name);
     }
 
-    if (rule && rule->hint) {
+    return text;
+}
+
+
+static const char *
+ngx_agent_refuse_hint_rule(const policy_rule_t *rule, const char *lead,
+    char **words, size_t n, char text[NGX_AGENT_HINT_MAX])
+{
+    size_t  i, len;
+
+    len = snprintf(text, NGX_AGENT_HINT_WORDS, "%s", lead);
+
+    for (i = 0; i < n; i++) {
+        if (!ngx_agent_refuse_hint_word(text, &len, words[i], n - i)) {
+            break;
+        }
+    }
+
+    if (rule->hint) {
         (void) snprintf(text + len, NGX_AGENT_HINT_MAX - len, "; %s",
                         rule->hint);
     }
 
     return text;
+}
+
+
+/* 0, and said how many are left, where the word does not fit. */
+
+static ngx_uint_t
+ngx_agent_refuse_hint_word(char text[NGX_AGENT_HINT_MAX], size_t *len,
+    const char *word, size_t left)
+{
+    if (*len + ngx_strlen(word) + 2 > NGX_AGENT_HINT_WORDS) {
+        *len += snprintf(text + *len, NGX_AGENT_HINT_MAX - *len,
+                         " and %u more", (unsigned) left);
+        return 0;
+    }
+
+    *len += snprintf(text + *len, NGX_AGENT_HINT_WORDS - *len, " %s", word);
+
+    return 1;
 }
 
 

@@ -196,8 +196,6 @@ ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     rule = ngx_agent_decide_again(r->pool, r->connection->log, ctx);
 
     if (rule == NULL
-        || !policy_rule_allows_method(rule, (char *) ctx->target.method,
-                                      ctx->target.method_len)
         || rule->plaintext != old->plaintext || rule->port != old->port
         || rule->credential_kind != old->credential_kind
         || (rule->credential

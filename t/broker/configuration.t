@@ -91,7 +91,7 @@ accepted('every directive', policy(<<"END"));
     near_limit 50%; mount_secrets off; network_default deny;
     writable /tmp/work 16m; writable /data 1m; readable /opt /usr/share;
     launchers user:root group:root; env LANG TZ; trusted_certificate $ca;
-    host api.internal { methods GET POST; bearer api; hint "x; { y } # z"; }
+    host api.internal { methods GET POST; path ^/v1/; bearer api; hint "x; { y } # z"; }
     host metrics.internal:9090 { plaintext on; private 10.0.0.0/8; }
     host *.packages.example;
     host 93.184.216.34;
@@ -103,11 +103,27 @@ accepted('the shipped policies', http("include $AgentTest::ROOT/conf/policies/*.
            !~ /bearer\s+(?!api;|other;)/;
 
 
-# No rule looks at paths: one that seems to is not passed over
+# Patterns of paths
 
-subtest 'B-069 no rule looks at paths: one that seems to is refused' => sub {
-    refused('a rule with a path', host("path ^/v1/; #!"),
-            qr/unknown directive "path"/);
+accepted('patterns of paths, on a line and on several',
+         host("path ^/v1/ ^/v2/\\d+\$;\npath '^/a{2};';"));
+subtest 'a bad pattern is refused at its line' => sub {
+    refused('one without ^/', host("path /v1/; #!"),
+            qr{path "/v1/" does not begin with "\^/"});
+    refused('one with an open group', host("path ^/ok \"^/v1/(a\"; #!"),
+            qr{path "\^/v1/\(a" is not a pattern: missing closing parenthesis at its byte 7});
+    refused('one that is not ASCII', host("path ^/\xc3\xbc; #!"),
+            qr/percent-encoded/);
+    refused('one that is repeated', host("path ^/v1/;\npath ^/v1/; #!"),
+            qr/is repeated/);
+    refused('one without words', host("path; #!"), qr/number of arguments/);
+    refused('one too many', host('path ' . join(' ', map { "^/$_/" } 1 .. 65)
+                                 . '; #!'), qr/the 64 that a host may have/);
+    refused('one outside of a host', policy("path ^/v1/; #!"),
+            qr/not allowed here/);
+    refused('one for a tunnel', policy("bytes_up 1m;\nhost api.internal {\n"
+            . "tunnel on;\npath ^/v1/;\n} #!"),
+            qr/"tunnel".*no "path" goes with it/);
 };
 
 
@@ -660,9 +676,9 @@ for my $case (
             "include $edited;"),
             qr/proxy_ssl_verify must be on.* in \Q$edited\E:$at$/);
 }
-# E-034: no pattern is matched against what a box sends
+# E-034: no pattern but a `path` is matched against what a box sends
 
-subtest 'E-034 no pattern is matched against what a box sends' => sub {
+subtest 'E-034 no pattern but a `path` is matched against what a box sends' => sub {
     my $slow = '^/(a+)+$';
     for my $case (
         ['a regex location', "location / {\n$inner\n}\n"
@@ -684,7 +700,7 @@ subtest 'E-034 no pattern is matched against what a box sends' => sub {
     accepted('control: the same without one', http('', server =>
         "set \$x 1;\nif (\$http_a = b) { set \$x 2; }\n"
         . "location / {\n$inner\nset \$y \$x;\n}\nlocation /v1/ {\n$inner\n}"));
-    for my $word (qw(path pattern host_regex)) {
+    for my $word (qw(pattern host_regex)) {
         refused("a rule with $word", host("$word ^/(a+)+\$; #!"),
                 qr/unknown directive "$word"/);
     }

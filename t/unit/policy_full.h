@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "policy/policy.h"
+#include "policy/policy_path.h"
 
 
 #define PEM    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -92,6 +93,10 @@ full_set(bool backwards)
                                                        : "10.2.0.0/16", err));
             must(policy_rule_add_range(rule, backwards ? "10.2.0.0/16"
                                                        : "fd12::/16", err));
+            must(policy_rule_add_path(rule, backwards ? "^/v2/\\d\"+$"
+                                                      : "^/v1/", err));
+            must(policy_rule_add_path(rule, backwards ? "^/v1/"
+                                                      : "^/v2/\\d\"+$", err));
             must(policy_rule_set_hint(rule, "use /v1/\"search\" \xe2\x86\x92",
                                       err));
             rule->credential_kind = CREDENTIAL_BEARER;
