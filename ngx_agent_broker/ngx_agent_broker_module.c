@@ -35,7 +35,10 @@
  *
  *   request/   judges a request, and passes it on
  *                ngx_agent_request.h ngx_agent_decide.c (the verdict)
- *                ngx_agent_resolve.c (addresses) ngx_agent_upstream.c
+ *                ngx_agent_resolve.c (addresses) ngx_agent_names.h
+ *                ngx_agent_names.c (names that are known) ngx_agent_ask.h
+ *                ngx_agent_ask.c (asking for one) ngx_agent_attempt.h
+ *                ngx_agent_attempt.c (one name server) ngx_agent_upstream.c
  *                (dialling) ngx_agent_keepalive.c ngx_agent_headers.c
  *                ngx_agent_header_names.c (the header, with the credential)
  *                ngx_agent_refuse.c ngx_agent_error_page.c
@@ -68,9 +71,9 @@
  *
  *   parse/     reads hostile bytes; no nginx in it
  *                authority.h authority.c target.h target.c connect.h connect.c
- *                client_hello.h client_hello.c dns.h dns.c address.h address.c
- *                address_text.c path.h path.c message.h message.c
- *                system_names.h system_names.c
+ *                client_hello.h client_hello.c dns.h dns.c dns_reply.h
+ *                dns_reply.c address.h address.c address_text.c path.h path.c
+ *                message.h message.c system_names.h system_names.c
  *
  *   base/      helpers that use no other folder
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)

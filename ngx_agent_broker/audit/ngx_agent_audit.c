@@ -71,6 +71,13 @@ ngx_agent_audit_last(void)
 }
 
 
+ngx_uint_t
+ngx_agent_audit_is_failing(void)
+{
+    return ngx_agent_audit_shared_is_failing();
+}
+
+
 void
 ngx_agent_audit_begin(audit_line_t *line, const char *event,
     const u_char *task, const u_char *policy, const u_char *policy_hash,
@@ -196,7 +203,7 @@ ngx_agent_audit_gather(audit_line_t *line, const u_char *task)
 
 void
 ngx_agent_audit_await(audit_line_t *line, const u_char *task,
-    ngx_agent_audit_wait_t *wait)
+    ngx_agent_audit_wait_t *wait, ngx_uint_t is_allowed)
 {
     ngx_agent_audit_batch_t  *batch;
 
@@ -207,7 +214,7 @@ ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     wait->sequence = batch->sequence + batch->count;
     wait->rc = NGX_AGAIN;
 
-    ngx_agent_audit_lines[batch->count - 1].allowed = 1;
+    ngx_agent_audit_lines[batch->count - 1].allowed = is_allowed;
 
     ngx_queue_insert_tail(&ngx_agent_audit_waits, &wait->queue);
 }

@@ -14,6 +14,8 @@
 
 typedef struct ngx_agent_ctx_s  ngx_agent_ctx_t;
 
+typedef struct ngx_agent_name_s  ngx_agent_name_t;
+
 
 /* Who waits for a line of the audit. */
 
@@ -52,7 +54,7 @@ struct ngx_agent_ctx_s {
     target_t               target;
     in_port_t              port;            /* of the upstream */
     unsigned               tls:1;           /* to the upstream */
-    unsigned               waiting:1;       /* for the resolver */
+    unsigned               waiting:1;       /* for addresses */
     unsigned               kept:1;          /* a kept connection was tried */
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
@@ -62,7 +64,10 @@ struct ngx_agent_ctx_s {
 
     ngx_pool_t            *pool;            /* of the addresses */
     void                 (*resolved)(ngx_agent_ctx_t *ctx);
-    ngx_resolver_ctx_t    *resolving;
+    ngx_resolver_t        *resolver;        /* to be asked */
+    ngx_msec_t             resolve_time;    /* for so long, ms */
+    ngx_agent_name_t      *name;            /* it waits for, */
+    ngx_queue_t            name_queue;      /* in its queue */
     address_t             *addresses;       /* those that may be dialled */
     ngx_uint_t             addresses_count;
     ngx_uint_t             next;            /* to be dialled */
@@ -126,12 +131,12 @@ ngx_int_t ngx_agent_audit_write(audit_line_t *line, const u_char *task);
 void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 
 /*
- * The same for a request's decision, which is counted as allowed when it is
- * written.  Calls the handler then, with rc as of ngx_agent_audit_write; who
- * cannot be called any more leaves.
+ * The same for a line that is waited for; a request's decision (is_allowed)
+ * is counted as allowed when it is written.  Calls the handler then, with rc as
+ * of ngx_agent_audit_write; who cannot be called any more leaves.
  */
 void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
-    ngx_agent_audit_wait_t *wait);
+    ngx_agent_audit_wait_t *wait, ngx_uint_t is_allowed);
 void ngx_agent_audit_leave(ngx_agent_audit_wait_t *wait);
 
 /* The same for the last line of this process. */
@@ -140,11 +145,17 @@ ngx_int_t ngx_agent_audit_write_end(audit_line_t *line);
 /* Writes what was gathered: NGX_ERROR when not all of it is in the file. */
 ngx_int_t ngx_agent_audit_flush(void);
 
+/* Has the last write of any process failed? */
+ngx_uint_t ngx_agent_audit_is_failing(void);
+
 /* The number of the line that this process wrote last. */
 uint64_t ngx_agent_audit_last(void);
 
 
 /* ngx_agent_events.c */
+
+/* That the name is about to be asked for, with ctx->record: NGX_AGAIN. */
+ngx_int_t ngx_agent_events_lookup(ngx_agent_ctx_t *ctx);
 
 /* At once, or with ctx->record: NGX_AGAIN. */
 ngx_int_t ngx_agent_events_decision(ngx_agent_ctx_t *ctx,

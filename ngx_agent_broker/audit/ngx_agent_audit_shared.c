@@ -138,9 +138,22 @@ ngx_agent_audit_shared_append(ngx_agent_audit_batch_t *batch, ngx_err_t *err)
 
 done:
 
+    shared->failing = (whole < batch->count);
+
     ngx_agent_audit_shared_unlock();
 
     return whole;
+}
+
+
+ngx_uint_t
+ngx_agent_audit_shared_is_failing(void)
+{
+    ngx_agent_audit_shared_t  *shared;
+
+    shared = ngx_agent_audit_pool->data;
+
+    return shared->failing;
 }
 
 

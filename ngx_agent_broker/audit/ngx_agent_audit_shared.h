@@ -39,6 +39,7 @@ typedef struct {
     uint64_t     generation;                /* of the file; 0: there is none */
     off_t        size;                      /* as the last write left it */
     ngx_uint_t   torn;                      /* it ends within a line */
+    ngx_uint_t   failing;                   /* the last write failed */
 
     ngx_uint_t   writing;                   /* lines of a write begun, or 0 */
     ngx_uint_t   writer;                    /* whose */
@@ -94,6 +95,9 @@ ngx_int_t ngx_agent_audit_shared_settle(ngx_agent_audit_shared_t *shared,
 /* How many of the lines are in the file now; why not all of them in *err. */
 ngx_uint_t ngx_agent_audit_shared_append(ngx_agent_audit_batch_t *batch,
     ngx_err_t *err);
+
+/* Has the last write of any process failed? */
+ngx_uint_t ngx_agent_audit_shared_is_failing(void);
 
 /* How many bytes somebody has cut off the file, told once. */
 off_t ngx_agent_audit_shared_bytes_cut(void);

@@ -17,6 +17,30 @@ static void ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
 
+/* The name itself can carry data: it leaves no trace outside before this. */
+
+ngx_int_t
+ngx_agent_events_lookup(ngx_agent_ctx_t *ctx)
+{
+    authority_t   *a;
+    audit_line_t   line;
+
+    a = &ctx->target.authority;
+
+    ngx_agent_audit_begin(&line, "lookup", ctx->task->id, ctx->task->policy,
+                          ctx->policy_hash, ctx->uid);
+
+    audit_line_word(&line, "rule", ctx->rule->name);
+    audit_line_text(&line, "host", a->host, a->host_len, AUTHORITY_HOST_MAX);
+    audit_line_own(&line, "request", (char *) ctx->request,
+                   sizeof(ctx->request));
+
+    ngx_agent_audit_await(&line, ctx->task->id, &ctx->record, 0);
+
+    return NGX_AGAIN;
+}
+
+
 ngx_int_t
 ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
 {
@@ -68,7 +92,7 @@ ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     }
 
     if (ctx->state == NGX_AGENT_RECORDING) {
-        ngx_agent_audit_await(&line, ctx->task->id, &ctx->record);
+        ngx_agent_audit_await(&line, ctx->task->id, &ctx->record, 1);
         return NGX_AGAIN;
     }
 

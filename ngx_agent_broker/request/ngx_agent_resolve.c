@@ -6,9 +6,13 @@
 
 
 #include "request/ngx_agent_request.h"
+#include "request/ngx_agent_names.h"
 
 
-static void ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx);
+#define NGX_AGENT_RESOLVE_TIME  5000        /* ms, over all name servers */
+
+
+static void ngx_agent_resolve_recorded(ngx_agent_ctx_t *ctx);
 static size_t ngx_agent_resolve_bytes(struct sockaddr *sa, u_char **bytes);
 static const char *ngx_agent_resolve_judge(const address_t *a,
     const policy_rule_t *rule);
@@ -21,9 +25,9 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
 {
     size_t                     n;
     address_t                  found[NGX_AGENT_ADDRS_MAX];
+    ngx_int_t                  rc;
     authority_t               *a;
     ngx_resolver_t            *resolver;
-    ngx_resolver_ctx_t        *rctx, temp;
     ngx_agent_main_conf_t     *amcf;
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -68,79 +72,63 @@ ngx_agent_resolve(ngx_agent_ctx_t *ctx, ngx_http_core_srv_conf_t *core)
         return NGX_DECLINED;
     }
 
-    temp.name.data = (u_char *) a->host;
-    temp.name.len = a->host_len;
+    ctx->resolver = resolver;
+    ctx->resolve_time = ngx_min(clcf->resolver_timeout, NGX_AGENT_RESOLVE_TIME);
 
-    rctx = ngx_resolve_start(resolver, &temp);
+    rc = ngx_agent_names_find(ctx);
 
-    if (rctx == NULL || rctx == NGX_NO_RESOLVER) {
-        return NGX_DECLINED;
+    if (rc == NGX_OK || rc == NGX_ERROR) {
+        return rc;
     }
 
-    rctx->name = temp.name;
-    rctx->handler = ngx_agent_resolve_answer;
-    rctx->data = ctx;
-    rctx->timeout = clcf->resolver_timeout;
+    /*
+     * The box chooses a name that a wildcard matches; and no name is asked for
+     * that may have no decision on record afterwards.
+     */
 
-    ctx->resolving = rctx;
-    ctx->waiting = 1;
+    if (rc == NGX_DECLINED
+        && (ctx->rule->wildcard || ngx_agent_audit_is_failing()))
+    {
+        ctx->waiting = 1;
+        ctx->record.ctx = ctx;
+        ctx->record.handler = ngx_agent_resolve_recorded;
 
-    if (ngx_resolve_name(rctx) != NGX_OK) {
-        ctx->resolving = NULL;
-        ctx->waiting = 0;
-        return NGX_DECLINED;
+        return ngx_agent_events_lookup(ctx);
     }
 
-    /* a cached answer came at once */
+    rc = ngx_agent_names_ask(ctx);
 
-    return ctx->waiting ? NGX_AGAIN : NGX_OK;
+    ctx->waiting = (rc == NGX_AGAIN);
+
+    return rc;
 }
 
 
+/* The line of the lookup is written, or is not. */
+
 static void
-ngx_agent_resolve_answer(ngx_resolver_ctx_t *rctx)
+ngx_agent_resolve_recorded(ngx_agent_ctx_t *ctx)
 {
-    size_t            len;
-    u_char           *bytes;
-    ngx_uint_t        i, n, at_once;
-    ngx_agent_ctx_t  *ctx;
+    ngx_int_t  rc;
 
-    ctx = rctx->data;
-    n = 0;
+    rc = NGX_DECLINED;
 
-    /* all are judged: only the last may be one that can be dialled */
+    if (ctx->record.rc != NGX_OK) {
+        ctx->reason = NGX_AGENT_REASON_AUDIT;
 
-    if (rctx->state == 0) {
-        ctx->addresses = ngx_pcalloc(ctx->pool,
-                                     rctx->naddrs * sizeof(address_t));
-    }
+    } else {
 
-    for (i = 0; ctx->addresses && i < rctx->naddrs; i++) {
+        /* another request may have had the same name meanwhile */
 
-        len = ngx_agent_resolve_bytes(rctx->addrs[i].sockaddr, &bytes);
+        rc = ngx_agent_names_find(ctx);
 
-        if (len) {
-            ctx->addresses[n].v6 = (len == 16);
-            ngx_memcpy(ctx->addresses[n].bytes, bytes, len);
-            n++;
+        if (rc != NGX_OK) {
+            rc = ngx_agent_names_ask(ctx);
         }
     }
 
-    ctx->why = rctx->state ? ngx_resolver_strerror(rctx->state) : NULL;
-
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, rctx->resolver->log, 0,
-                   "agent: \"%V\" has %ui addresses, state %i", &rctx->name, n,
-                   rctx->state);
-
-    at_once = !rctx->async;
-
-    ngx_resolve_name_done(rctx);
-
-    ctx->resolving = NULL;
-    ctx->addresses_count = n;
-    ctx->waiting = 0;
-
-    if (!at_once) {
+    if (rc != NGX_AGAIN) {
+        ctx->waiting = 0;
         ctx->resolved(ctx);
     }
 }
@@ -172,10 +160,8 @@ ngx_agent_resolve_cancel(void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    if (ctx->resolving) {
-        ngx_resolve_name_done(ctx->resolving);
-        ctx->resolving = NULL;
-    }
+    ngx_agent_names_leave(ctx);
+    ngx_agent_audit_leave(&ctx->record);
 }
 
 
@@ -191,7 +177,8 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
     good = 0;
 
     if (ctx->addresses_count == 0) {
-        return NGX_AGENT_REASON_RESOLVE;
+        return ctx->reason == NGX_AGENT_REASON_AUDIT ? ctx->reason
+                                                     : NGX_AGENT_REASON_RESOLVE;
     }
 
     for (i = 0; i < ctx->addresses_count; i++) {
