@@ -15,7 +15,8 @@
  *                ngx_agent_conf.h ngx_agent_conf.c (agent_policy and its
  *                blocks) ngx_agent_host_block.c (a host with a block and
  *                without) ngx_agent_main_conf.c (files that http names)
- *                ngx_agent_check.c ngx_agent_variables.c
+ *                ngx_agent_check.c ngx_agent_allowed.c (the list of nginx's
+ *                directives that a broker may have) ngx_agent_variables.c
  *
  *   control/   speaks with launchers
  *                ngx_agent_control.h ngx_agent_listen.c (the socket)
@@ -319,7 +320,9 @@ ngx_agent_broker_preconfiguration(ngx_conf_t *cf)
 
     amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
 
-    if (ngx_agent_variables_add(cf) != NGX_OK) {
+    if (ngx_agent_variables_add(cf) != NGX_OK
+        || ngx_agent_allowed_begin(cf, amcf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -338,6 +341,8 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
     if (amcf->servers == 0) {
+
+        (void) ngx_agent_allowed_end(cf, amcf);
 
         if (amcf->set->policies_count || amcf->vault) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -362,6 +367,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         || ngx_agent_check_credentials(cf, amcf) != NGX_OK
         || ngx_agent_check_readable(cf, amcf) != NGX_OK
         || ngx_agent_check_servers(cf, amcf) != NGX_OK
+        || ngx_agent_allowed_end(cf, amcf) != NGX_OK
         || ngx_agent_check_system_names(cf, amcf) != NGX_OK)
     {
         return NGX_ERROR;

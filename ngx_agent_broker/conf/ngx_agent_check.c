@@ -7,8 +7,11 @@
 
 #include "conf/ngx_agent_conf.h"
 
+#include <grp.h>
+
 
 #define NGX_AGENT_SYSTEM_FILE_MAX  (1024 * 1024)
+#define NGX_AGENT_GROUPS_MAX       64
 
 
 static ngx_http_conf_addr_t *ngx_agent_check_listen(
@@ -54,23 +57,53 @@ ngx_agent_check_master(ngx_cycle_t *cycle)
 
 
 /*
- * Workers read hostile bytes and must not be root: a hole in one would be one
- * in the host.  A master that is not root has workers that are not.
+ * Workers read hostile bytes and must not be root, nor of its group: a hole in
+ * one would be one in the host.  A master that is not root has workers that
+ * are not.
  */
 
 ngx_int_t
 ngx_agent_check_user(ngx_conf_t *cf)
 {
+    int               n;
+    gid_t             groups[NGX_AGENT_GROUPS_MAX];
     ngx_core_conf_t  *ccf;
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(cf->cycle->conf_ctx,
                                            ngx_core_module);
 
-    if (geteuid() == 0 && ccf->user == 0) {
+    if (geteuid() != 0 || ngx_process == NGX_PROCESS_SIGNALLER) {
+        return NGX_OK;
+    }
+
+    if (ccf->user == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "workers would run as root: give them a user with "
                       "\"user USER;\" at the top of the configuration");
         return NGX_ERROR;
+    }
+
+    /* as a worker takes them: its own, and those that list the user */
+
+    n = NGX_AGENT_GROUPS_MAX;
+
+    if (getgrouplist(ccf->username, ccf->group, groups, &n) == -1) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "the workers' user \"%s\" is in more than %d groups: "
+                      "give them a user of their own with \"user USER;\"",
+                      ccf->username, NGX_AGENT_GROUPS_MAX);
+        return NGX_ERROR;
+    }
+
+    while (n--) {
+
+        if (groups[n] == 0) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "workers would run with root's group: name another "
+                          "one with \"user %s GROUP;\", and take the user "
+                          "out of it in /etc/group", ccf->username);
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;
@@ -348,9 +381,12 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
         why = "error_page must not be set";
     }
 
-    /* a proxy's configuration begins with its upstream part */
+    /*
+     * A proxy's configuration begins with its upstream part.  The server's own
+     * handler is some other directive's, which ngx_agent_allowed.c refuses.
+     */
 
-    if (why == NULL && clcf->handler) {
+    if (why == NULL && clcf->handler && clcf->name.len) {
         why = ngx_agent_upstream_unsafe(
                           clcf->loc_conf[ngx_http_proxy_module.ctx_index]);
     }

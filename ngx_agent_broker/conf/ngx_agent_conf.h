@@ -104,6 +104,18 @@ char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
 void ngx_agent_host_block_peek(ngx_conf_t *cf);
 
 
+/* ngx_agent_allowed.c */
+
+/*
+ * Around the reading of http: begin has each directive of nginx's http modules
+ * noted, end refuses what a server with agent_control may neither have nor
+ * inherit.
+ */
+ngx_int_t ngx_agent_allowed_begin(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+
 /* ngx_agent_check.c */
 
 ngx_int_t ngx_agent_check_master(ngx_cycle_t *cycle);

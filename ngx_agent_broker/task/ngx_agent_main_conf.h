@@ -12,6 +12,8 @@
 #include "policy/vault.h"
 
 
+typedef struct ngx_agent_allowed_s  ngx_agent_allowed_t;
+
 typedef struct {
     ngx_str_t                 vault_file;
     vault_t                  *vault;        /* until init_module, then NULL */
@@ -49,6 +51,7 @@ typedef struct {
     char                     *policy_pem;   /* its trusted_certificate */
     ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
     ngx_array_t               places;       /* ngx_agent_place_t */
+    ngx_agent_allowed_t      *allowed;      /* ngx_agent_allowed.c */
 
     ngx_http_upstream_srv_conf_t  *upstream;
 
