@@ -42,6 +42,8 @@
  *                ngx_agent_attempt.c (one name server) ngx_agent_upstream.c
  *                (dialling) ngx_agent_keepalive.c ngx_agent_headers.c
  *                ngx_agent_header_names.c (the header, with the credential)
+ *                ngx_agent_flow.c (the bytes, counted as they flow)
+ *                ngx_agent_live.c (judged again while they do)
  *                ngx_agent_refuse.c ngx_agent_error_page.c
  *
  *   audit/     records what was decided, and how it ended
@@ -72,6 +74,7 @@
  *
  *   parse/     reads hostile bytes; no nginx in it
  *                authority.h authority.c target.h target.c connect.h connect.c
+ *                chunk.h chunk.c
  *                client_hello.h client_hello.c dns.h dns.c dns_reply.h
  *                dns_reply.c address.h address.c address_text.c path.h path.c
  *                message.h message.c system_names.h system_names.c
@@ -242,6 +245,9 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("refusals", BOUND_REFUSALS),
     NGX_AGENT_BOUND("bytes_up", BOUND_BYTES_UP),
     NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
+
+    NGX_AGENT_WORD("request_body", NGX_AGENT_POLICY_CONF|NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("idle", NGX_AGENT_POLICY_CONF|NGX_AGENT_HOST_CONF),
 
     NGX_AGENT_DIRECTIVE("audit_budget", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2,
                         ngx_agent_conf_budget, 0),

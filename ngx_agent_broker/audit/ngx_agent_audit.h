@@ -7,6 +7,7 @@
 
 
 #include "task/ngx_agent_task.h"
+#include "parse/chunk.h"
 #include "audit/audit_line.h"
 
 
@@ -26,6 +27,48 @@ typedef struct {
     ngx_agent_ctx_t   *ctx;
     void             (*handler)(ngx_agent_ctx_t *ctx);
 } ngx_agent_audit_wait_t;
+
+
+/* Its bytes; "taken" is what it has of its task's bounds. */
+
+typedef struct {
+    uint64_t               read;            /* of the box, with framing */
+    uint64_t               body;            /* the same, without */
+    uint64_t               discarded;       /* after its answer */
+    uint64_t               sent;            /* to the upstream */
+    uint64_t               received;        /* of the upstream */
+
+    uint64_t               up_taken;
+    uint64_t               up_known;        /* for a body of known length */
+    uint64_t               down_taken;
+    uint64_t               down_known;
+
+    chunk_t                chunk;           /* of the box's body */
+    ngx_output_chain_filter_pt  output;     /* the proxy's */
+    void                  *output_data;
+    void                 (*finalize)(ngx_http_request_t *r, ngx_int_t rc);
+
+    unsigned               chunked:1;       /* chunk is followed */
+    unsigned               malformed:1;     /* and it is */
+    unsigned               up_over:1;       /* bytes_up is used up */
+    unsigned               cut:1;           /* no more bytes pass */
+    unsigned               stopped:1;       /* its upstream takes no more */
+    unsigned               over:1;          /* its answer is complete */
+} ngx_agent_flow_t;
+
+
+/* While it is carried, in its worker's list of these. */
+
+typedef struct {
+    ngx_queue_t            queue;
+    ngx_msec_t             active;          /* when a byte was last moved */
+    unsigned               upgraded:1;      /* `idle` applies; or a tunnel */
+
+    /* by the newest policies: its rule, or NULL */
+    const policy_rule_t *(*judge)(ngx_agent_ctx_t *ctx);
+    void                 (*end)(ngx_agent_ctx_t *ctx,
+                                ngx_agent_reason_e reason);
+} ngx_agent_live_t;
 
 
 typedef enum {
@@ -78,6 +121,8 @@ struct ngx_agent_ctx_s {
 
     void                  *owner;           /* the tunnel, without a request */
     ngx_http_request_t    *http;
+    ngx_agent_flow_t       flow;
+    ngx_agent_live_t       live;
     const char            *failure;         /* after the decision */
     ngx_str_t              page;            /* in the place of nginx's */
     uint64_t               vault;           /* revision of what was attached */
@@ -163,8 +208,7 @@ ngx_int_t ngx_agent_events_decision(ngx_agent_ctx_t *ctx,
 ngx_int_t ngx_agent_events_connect(ngx_agent_ctx_t *ctx);
 
 /* How what was allowed has ended; status 0: without an answer. */
-void ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status,
-    uint64_t up, uint64_t down);
+void ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status);
 
 /* The handler of the log phase: the last line of a request of a box. */
 ngx_int_t ngx_agent_events_log(ngx_http_request_t *r);

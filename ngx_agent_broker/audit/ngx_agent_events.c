@@ -126,10 +126,16 @@ ngx_agent_events_connect(ngx_agent_ctx_t *ctx)
 
 
 void
-ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status, uint64_t up,
-    uint64_t down)
+ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
 {
-    audit_line_t  line;
+    uint64_t           up, down;
+    audit_line_t       line;
+    ngx_agent_flow_t  *flow;
+
+    flow = &ctx->flow;
+
+    up = flow->sent ? ngx_max(flow->sent, flow->read) + flow->discarded : 0;
+    down = flow->received;
 
     ngx_log_debug5(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "agent: request %*s ends, %uL bytes up, %uL down, \"%s\"",
@@ -173,14 +179,12 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status, uint64_t up,
 ngx_int_t
 ngx_agent_events_log(ngx_http_request_t *r)
 {
-    uint64_t                    up, down;
     ngx_str_t                   text, host;
     audit_line_t                line;
     ngx_agent_ctx_t            *ctx;
     ngx_agent_task_t           *task;
     ngx_agent_door_e            kind;
     ngx_agent_slot_view_t       view;
-    ngx_http_upstream_state_t  *state;
 
     task = ngx_agent_task_of(r->connection);
 
@@ -200,20 +204,7 @@ ngx_agent_events_log(ngx_http_request_t *r)
             ctx->failure = ngx_agent_events_failure(r);
         }
 
-        up = 0;
-        down = 0;
-
-        if (r->upstream_states && r->upstream_states->nelts) {
-            state = (ngx_http_upstream_state_t *) r->upstream_states->elts
-                    + r->upstream_states->nelts - 1;
-
-            up = state->bytes_sent;
-            down = state->bytes_received;
-
-            ngx_agent_usage_bytes(task->id, up, down);
-        }
-
-        ngx_agent_events_end(ctx, r->headers_out.status, up, down);
+        ngx_agent_events_end(ctx, r->headers_out.status);
 
         return NGX_OK;
     }

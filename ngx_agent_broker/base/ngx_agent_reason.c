@@ -87,6 +87,10 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_NO_ANSWER] = { "no_answer", 502,
         "the host is allowed, but its response was not valid HTTP" },
 
+    [NGX_AGENT_REASON_IDLE] = { "idle", 504,
+        "the tunnel or websocket was without a byte for as long as its host's "
+        "\"idle\" allows: open it again, and send something in time" },
+
     [NGX_AGENT_REASON_CERTIFICATE] = { "certificate_unverified", 502,
         "nothing was sent, since the host's certificate was not verified: "
         "only the operator can fix that" },
@@ -101,7 +105,8 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the request was not fully received before the timeout" },
 
     [NGX_AGENT_REASON_BODY] = { "body_too_large", 413,
-        "the body of this request is larger than the broker accepts" },
+        "the body of this request is larger than its host's \"request_body\" "
+        "allows: send less at once" },
 
     [NGX_AGENT_REASON_URI] = { "uri_too_large", 414,
         "the request line is longer than the broker accepts" },

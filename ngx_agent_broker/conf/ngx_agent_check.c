@@ -391,6 +391,16 @@ ngx_agent_check_location(ngx_conf_t *cf, ngx_agent_srv_conf_t *ascf,
                           clcf->loc_conf[ngx_http_proxy_module.ctx_index]);
     }
 
+    if (why == NULL && clcf->handler && clcf->client_max_body_size != 0) {
+        why = "client_max_body_size must be 0, since \"request_body\" of a "
+              "policy or a host bounds bodies";
+    }
+
+    if (why == NULL && clcf->handler) {
+        ngx_agent_flow_location(clcf,
+                          clcf->loc_conf[ngx_http_proxy_module.ctx_index]);
+    }
+
     /* without it nginx would answer with files of this host */
 
     if (why == NULL && clcf->handler == NULL && clcf->name.len) {

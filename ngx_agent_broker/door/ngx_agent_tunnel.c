@@ -52,8 +52,8 @@ ngx_agent_tunnel(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx)
     t->ac = ac;
     t->ctx = ctx;
     t->down = c;
-    t->up_flow.bound = BOUND_BYTES_UP;
-    t->down_flow.bound = BOUND_BYTES_DOWN;
+    t->way_up.bound = BOUND_BYTES_UP;
+    t->way_down.bound = BOUND_BYTES_DOWN;
 
     ctx->pool = c->pool;
     ctx->owner = t;
@@ -357,6 +357,9 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
 
     c->log->action = "passing a tunnel through";
 
+    t->ctx->live.upgraded = 1;
+    t->ctx->live.active = ngx_current_msec;
+
     c->read->handler = ngx_agent_tunnel_flow_event;
     c->write->handler = ngx_agent_tunnel_flow_event;
     t->down->read->handler = ngx_agent_tunnel_flow_event;
@@ -377,9 +380,8 @@ ngx_agent_tunnel_cleanup(void *data)
 
     ngx_agent_resolve_cancel(t->ctx);
 
-    if (t->tick.timer_set) {
-        ngx_del_timer(&t->tick);
-    }
+    ngx_agent_live_remove(t->ctx);
+    ngx_agent_flow_end(t->ctx);
 
     if (t->peer.connection) {
         ngx_close_connection(t->peer.connection);
@@ -390,9 +392,5 @@ ngx_agent_tunnel_cleanup(void *data)
         return;
     }
 
-    ngx_agent_usage_bytes(t->ac->task->id, t->up_flow.uncharged,
-                          t->down_flow.uncharged);
-
-    ngx_agent_events_end(t->ctx, t->ctx->failure ? 0 : 200, t->up_flow.bytes,
-                         t->down_flow.bytes);
+    ngx_agent_events_end(t->ctx, t->ctx->failure ? 0 : 200);
 }

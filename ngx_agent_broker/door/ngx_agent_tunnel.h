@@ -12,12 +12,10 @@ typedef struct {
     u_char             *start;
     u_char             *pos;                /* to be sent */
     u_char             *last;
-    uint64_t            bytes;              /* in total */
-    uint64_t            uncharged;
     bound_id_t          bound;
     unsigned            ended:1;            /* its source sends no more */
     unsigned            closed:1;           /* its destination was shut down */
-} ngx_agent_flow_t;
+} ngx_agent_tunnel_way_t;
 
 
 typedef struct {
@@ -25,16 +23,14 @@ typedef struct {
     ngx_agent_ctx_t         *ctx;
     ngx_connection_t        *down;          /* to the box */
     ngx_peer_connection_t    peer;          /* to the upstream */
-    ngx_agent_flow_t         up_flow;
-    ngx_agent_flow_t         down_flow;
-    ngx_event_t              tick;
-    ngx_msec_t               active;        /* when a byte was last moved */
+    ngx_agent_tunnel_way_t   way_up;
+    ngx_agent_tunnel_way_t   way_down;
     unsigned                 decided:1;     /* there is an egress line */
     unsigned                 connected:1;
 } ngx_agent_tunnel_t;
 
 
-/* Makes the buffers of both ways, and the timer that checks the policy. */
+/* Makes the buffers of both ways. */
 ngx_int_t ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t);
 
 /* The handler of both sides' events after the upstream is connected. */

@@ -1,7 +1,7 @@
 /*
- * Moves the bytes of a tunnel through two buffers, one each way, and charges
- * them to the task's bounds.  Within a second of a change of the policies, a
- * tunnel that the new policy refuses is closed.
+ * Moves the bytes of a tunnel through two buffers, one each way, each byte
+ * counted before it is read.  Like a request it is judged again when the
+ * policies change.
  */
 
 
@@ -10,35 +10,30 @@
 
 #define NGX_AGENT_TUNNEL_BUFFER   16384
 #define NGX_AGENT_TUNNEL_ROUNDS   16        /* buffers, then others' turn */
-#define NGX_AGENT_TUNNEL_IDLE     600000    /* ms without a byte either way */
-#define NGX_AGENT_TUNNEL_TICK     1000      /* ms between looks at the policy */
-#define NGX_AGENT_TUNNEL_CHARGE   65536     /* bytes counted at once */
 
 
 static ngx_int_t ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t,
-    ngx_connection_t *from, ngx_connection_t *to, ngx_agent_flow_t *flow);
-static void ngx_agent_tunnel_flow_tick(ngx_event_t *ev);
+    ngx_connection_t *from, ngx_connection_t *to, ngx_agent_tunnel_way_t *way);
+static const policy_rule_t *ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx);
+static void ngx_agent_tunnel_flow_cut(ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason);
 
 
 ngx_int_t
 ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t)
 {
-    t->up_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
-    t->down_flow.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
+    t->way_up.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
+    t->way_down.start = ngx_palloc(t->down->pool, NGX_AGENT_TUNNEL_BUFFER);
 
-    if (t->up_flow.start == NULL || t->down_flow.start == NULL) {
+    if (t->way_up.start == NULL || t->way_down.start == NULL) {
         return NGX_ERROR;
     }
 
-    t->up_flow.pos = t->up_flow.last = t->up_flow.start;
-    t->down_flow.pos = t->down_flow.last = t->down_flow.start;
+    t->way_up.pos = t->way_up.last = t->way_up.start;
+    t->way_down.pos = t->way_down.last = t->way_down.start;
 
-    t->tick.handler = ngx_agent_tunnel_flow_tick;
-    t->tick.data = t->down;                 /* nginx logs the fd of it */
-    t->tick.log = t->down->log;
-    ngx_add_timer(&t->tick, NGX_AGENT_TUNNEL_TICK);
-
-    t->active = ngx_current_msec;
+    ngx_agent_live_add(t->ctx, ngx_agent_tunnel_flow_judge,
+                       ngx_agent_tunnel_flow_cut);
 
     return NGX_OK;
 }
@@ -60,13 +55,13 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
         return;
     }
 
-    if (ngx_agent_tunnel_flow_move(t, down, up, &t->up_flow) != NGX_OK
-        || ngx_agent_tunnel_flow_move(t, up, down, &t->down_flow) != NGX_OK)
+    if (ngx_agent_tunnel_flow_move(t, down, up, &t->way_up) != NGX_OK
+        || ngx_agent_tunnel_flow_move(t, up, down, &t->way_down) != NGX_OK)
     {
         return;                             /* it has ended */
     }
 
-    if (t->up_flow.closed && t->down_flow.closed) {
+    if (t->way_up.closed && t->way_down.closed) {
         ngx_agent_tunnel_flow_end(t, NULL);
         return;
     }
@@ -88,20 +83,27 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
 
 static ngx_int_t
 ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
-    ngx_connection_t *to, ngx_agent_flow_t *flow)
+    ngx_connection_t *to, ngx_agent_tunnel_way_t *way)
 {
-    ssize_t     n;
-    ngx_uint_t  i;
+    size_t            size;
+    ssize_t           n;
+    uint64_t         *bytes;
+    ngx_uint_t        i;
+    ngx_agent_ctx_t  *ctx;
+
+    ctx = t->ctx;
+    bytes = (way->bound == BOUND_BYTES_UP) ? &ctx->flow.sent
+                                           : &ctx->flow.received;
 
     for (i = 0; /* void */ ; i++) {
 
-        while (flow->pos < flow->last) {
+        while (way->pos < way->last) {
 
             if (!to->write->ready) {
                 return NGX_OK;
             }
 
-            n = to->send(to, flow->pos, flow->last - flow->pos);
+            n = to->send(to, way->pos, way->last - way->pos);
 
             if (n == NGX_AGAIN) {
                 return NGX_OK;
@@ -112,13 +114,13 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
                 return NGX_DONE;
             }
 
-            flow->pos += n;
+            way->pos += n;
         }
 
-        if (flow->ended) {
+        if (way->ended) {
 
-            if (!flow->closed) {
-                flow->closed = 1;
+            if (!way->closed) {
+                way->closed = 1;
                 (void) shutdown(to->fd, SHUT_WR);
             }
 
@@ -134,14 +136,24 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             return NGX_OK;
         }
 
-        n = from->recv(from, flow->start, NGX_AGENT_TUNNEL_BUFFER);
+        size = ngx_agent_flow_room(ctx, way->bound, NGX_AGENT_TUNNEL_BUFFER);
+
+        if (size == 0) {
+            ngx_agent_flow_cut(ctx, way->bound == BOUND_BYTES_UP
+                                    ? NGX_AGENT_REASON_BYTES_UP
+                                    : NGX_AGENT_REASON_BYTES_DOWN);
+            ngx_agent_tunnel_flow_end(t, NULL);
+            return NGX_DONE;
+        }
+
+        n = from->recv(from, way->start, size);
 
         if (n == NGX_AGAIN) {
             return NGX_OK;
         }
 
         if (n <= 0) {
-            flow->ended = 1;
+            way->ended = 1;
 
             if (n == NGX_ERROR) {
                 ngx_agent_tunnel_flow_end(t, "reset");
@@ -151,58 +163,33 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             continue;
         }
 
-        flow->pos = flow->start;
-        flow->last = flow->start + n;
-        flow->bytes += n;
-        flow->uncharged += n;
+        way->pos = way->start;
+        way->last = way->start + n;
 
-        t->active = ngx_current_msec;
-
-        if (flow->uncharged >= NGX_AGENT_TUNNEL_CHARGE) {
-
-            n = flow->uncharged;
-            flow->uncharged = 0;
-
-            if (ngx_agent_usage_charge(t->ac->task->id, flow->bound, n)
-                != NGX_OK)
-            {
-                ngx_agent_tunnel_flow_end(t,
-                                   bound_table[flow->bound].directive);
-                return NGX_DONE;
-            }
-        }
+        *bytes += n;
+        ctx->live.active = ngx_current_msec;
     }
 }
 
 
-static void
-ngx_agent_tunnel_flow_tick(ngx_event_t *ev)
+static const policy_rule_t *
+ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx)
 {
-    ngx_agent_ctx_t      *ctx;
-    ngx_connection_t     *c;
-    const policy_rule_t  *rule;
     ngx_agent_tunnel_t   *t;
+    const policy_rule_t  *rule;
 
-    c = ev->data;
-    t = c->data;
-    ctx = t->ctx;
+    t = ctx->owner;
 
-    if (ngx_current_msec - t->active > NGX_AGENT_TUNNEL_IDLE) {
-        ngx_agent_tunnel_flow_end(t, "timeout");
-        return;
-    }
+    rule = ngx_agent_decide_again(t->down->pool, t->down->log, ctx);
 
-    if (ctx->set->generation != ngx_agent_zone_generation()) {
+    return rule && rule->tunnel ? rule : NULL;
+}
 
-        rule = ngx_agent_decide_again(c->pool, c->log, ctx);
 
-        if (rule == NULL || !rule->tunnel) {
-            ngx_agent_tunnel_flow_end(t, "policy_changed");
-            return;
-        }
-    }
-
-    ngx_add_timer(ev, NGX_AGENT_TUNNEL_TICK);
+static void
+ngx_agent_tunnel_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
+{
+    ngx_agent_tunnel_flow_end(ctx->owner, ngx_agent_reason(reason)->word);
 }
 
 

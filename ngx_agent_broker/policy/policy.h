@@ -52,6 +52,9 @@ typedef struct {
     bool                plaintext;     /* the upstream speaks cleartext */
     bool                websocket;     /* an upgrade to it is passed on */
     bool                tunnel;        /* TLS by CONNECT is not ended here */
+    uint64_t            request_body;  /* bytes; 0 until the set is
+                                          complete: the policy's */
+    uint64_t            idle;          /* ms; the same */
     credential_kind_t   credential_kind;
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */
@@ -74,6 +77,9 @@ typedef struct {
     char                hash[POLICY_HASH_LEN + 1];  /* see policy_set_dump */
     uint64_t            limits[LIMIT_COUNT];        /* units of limits.h */
     uint64_t            bounds[BOUND_COUNT];
+    uint64_t            request_body;               /* bytes, decoded */
+    uint64_t            idle;                       /* ms, of a tunnel or an
+                                                       upgrade */
     char               *isolation;                  /* "namespaces" */
     policy_writable_t  *writable;
     size_t              writable_count;

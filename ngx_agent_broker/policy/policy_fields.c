@@ -21,6 +21,10 @@
 #define RULE_LIST(member)    LIST(policy_rule_t, member)
 
 
+#define POLICY_BODY_MAX      (1ULL << 40)
+#define POLICY_IDLE_MAX      86400000           /* ms: a day */
+
+
 static int policy_field_number(const policy_field_t *field, void *object,
     const char *word, char err[POLICY_ERROR_MAX]);
 
@@ -48,6 +52,10 @@ const policy_field_t  policy_fields[] = {
       .policy_add = policy_choose_isolation },
     { "limits", POLICY_LIMITS, POLICY(limits) },
     { "bounds", POLICY_BOUNDS, POLICY(bounds) },
+    { "request_body", POLICY_BYTES, POLICY(request_body),
+      .bounds = { 1, POLICY_BODY_MAX, 10 << 20 } },
+    { "idle", POLICY_TIME, POLICY(idle),
+      .bounds = { 1000, POLICY_IDLE_MAX, 60000 } },
     { "writable", POLICY_WRITABLE, POLICY_LIST(writable) },
     { "readable", POLICY_STRINGS, POLICY_LIST(readable),
       .policy_add = policy_add_readable },
@@ -71,6 +79,10 @@ const policy_field_t  policy_rule_fields[] = {
     { "plaintext", POLICY_FLAG, RULE(plaintext) },
     { "websocket", POLICY_FLAG, RULE(websocket) },
     { "tunnel", POLICY_FLAG, RULE(tunnel) },
+    { "request_body", POLICY_BYTES, RULE(request_body),
+      .bounds = { 1, POLICY_BODY_MAX, 0 } },
+    { "idle", POLICY_TIME, RULE(idle),
+      .bounds = { 1000, POLICY_IDLE_MAX, 0 } },
     { "credential", POLICY_CREDENTIAL, RULE(credential) },
     { "private", POLICY_RANGES, RULE_LIST(ranges),
       .rule_add = policy_rule_add_range },

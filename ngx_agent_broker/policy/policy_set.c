@@ -117,6 +117,7 @@ policy_set_add(policy_set_t *set, const char *name,
     (void) strcpy(policy->name, name);
     limits_default(policy->limits);
     bounds_default(policy->bounds);
+    policy_fields_default(policy_fields, policy);
 
     if (policy_choose_isolation(policy, "namespaces", err) != 0) {
         free(policy);
@@ -162,6 +163,14 @@ policy_set_complete(policy_set_t *set)
         for (k = 0; k < policy->rules_count; k++) {
 
             rule = policy->rules[k];
+
+            if (rule->request_body == 0) {
+                rule->request_body = policy->request_body;
+            }
+
+            if (rule->idle == 0) {
+                rule->idle = policy->idle;
+            }
 
             if (policy_pem_adopt(set, &rule->trusted_pem, &rule->pem) != 0
                 || policy_rule_imply_methods(rule) != 0)

@@ -431,7 +431,13 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
-    reason = ngx_agent_decide_bounds(ctx->task);
+    ctx->http = r;
+
+    reason = ngx_agent_flow_begin(r, ctx);
+
+    if (reason == NGX_AGENT_REASON_RULE) {
+        reason = ngx_agent_decide_bounds(ctx->task);
+    }
 
     if (reason != NGX_AGENT_REASON_RULE) {
         return ngx_agent_refuse(r, ctx, reason, NULL);
@@ -447,7 +453,6 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     ctx->pool = r->pool;
     ctx->resolved = ngx_agent_decide_resume;
-    ctx->http = r;
 
     ac = ngx_agent_task_connection(r->connection);
 
@@ -528,6 +533,8 @@ ngx_agent_decide_cleanup(void *data)
 
     ngx_agent_resolve_cancel(ctx);
     ngx_agent_audit_leave(&ctx->record);
+    ngx_agent_live_remove(ctx);
+    ngx_agent_flow_end(ctx);
 }
 
 

@@ -87,6 +87,10 @@ ngx_agent_error_page(ngx_http_request_t *r)
 
     r->err_status = status;
 
+    if (ngx_agent_flow_box(r) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     /* core closes the connection if a body is unread: announce it */
 
     if (r->reading_body) {

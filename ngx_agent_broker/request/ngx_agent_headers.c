@@ -11,6 +11,9 @@
 #include "request/ngx_agent_request.h"
 
 
+#define NGX_AGENT_UPGRADE_TIMEOUT  90000000     /* ms: over the longest idle */
+
+
 static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
 static ngx_uint_t ngx_agent_headers_has_hops(ngx_http_request_t *r);
@@ -18,6 +21,11 @@ static ngx_uint_t ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
 static void ngx_agent_headers_wipe(void *data);
 static ngx_int_t ngx_agent_headers_filter(ngx_http_request_t *r);
+static void ngx_agent_headers_clean(ngx_http_request_t *r);
+static ngx_int_t ngx_agent_headers_upgraded(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static ngx_uint_t ngx_agent_headers_is_too_long(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
 static ngx_uint_t ngx_agent_headers_is_no_answer(ngx_http_request_t *r,
     ngx_http_upstream_t *u);
 
@@ -34,6 +42,7 @@ ngx_agent_headers_init(ngx_conf_t *cf)
     ngx_agent_header_names_init();
 
     ngx_agent_error_page_init();
+    ngx_agent_flow_init();
 
     return NGX_OK;
 }
@@ -350,12 +359,18 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
         ctx->failure = "no_answer";
 
-        ngx_http_clean_header(r);
+        ngx_agent_headers_clean(r);
 
-        r->http_version = NGX_HTTP_VERSION_11;
-        r->keepalive = 0;
-        r->upstream->keepalive = 0;         /* the rest is still unread */
+        return NGX_HTTP_BAD_GATEWAY;
+    }
 
+    if (r->upstream && r->upstream->upgrade) {
+
+        if (ngx_agent_headers_upgraded(r, ctx) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+    } else if (r->upstream && ngx_agent_headers_is_too_long(r, ctx)) {
         return NGX_HTTP_BAD_GATEWAY;
     }
 
@@ -383,6 +398,19 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 }
 
 
+/* Nothing of the upstream's answer is passed on. */
+
+static void
+ngx_agent_headers_clean(ngx_http_request_t *r)
+{
+    ngx_http_clean_header(r);
+
+    r->http_version = NGX_HTTP_VERSION_11;
+    r->keepalive = 0;
+    r->upstream->keepalive = 0;             /* the rest is still unread */
+}
+
+
 /*
  * Only 200 to 599 with a status line of HTTP/1.x is an answer.  A box cannot
  * ask for an upgrade (101) or another interim answer; and nginx takes bytes
@@ -402,4 +430,57 @@ ngx_agent_headers_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
 
     return u->headers_in.status_n < 200 || u->headers_in.status_n > 599
            || r->http_version < NGX_HTTP_VERSION_10;
+}
+
+
+/* From here on the rule's `idle` ends it, and not the proxy's time-outs. */
+
+static ngx_int_t
+ngx_agent_headers_upgraded(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_http_upstream_conf_t  *conf;
+
+    conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
+    if (conf == NULL) {
+        return NGX_ERROR;
+    }
+
+    *conf = *r->upstream->conf;
+
+    conf->read_timeout = NGX_AGENT_UPGRADE_TIMEOUT;
+    conf->send_timeout = NGX_AGENT_UPGRADE_TIMEOUT;
+
+    r->upstream->conf = conf;
+
+    ctx->live.upgraded = 1;
+
+    return NGX_OK;
+}
+
+
+/* Is the answer's body, of known length, more than is left of bytes_down? */
+
+static ngx_uint_t
+ngx_agent_headers_is_too_long(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    off_t                 length;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    length = u->headers_in.content_length_n
+             - (u->buffer.last - u->buffer.pos);
+
+    if (length <= 0 || r->method == NGX_HTTP_HEAD
+        || r->headers_out.status == NGX_HTTP_NO_CONTENT
+        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED
+        || ngx_agent_flow_answer(ctx, length) == NGX_OK)
+    {
+        return 0;
+    }
+
+    ngx_agent_flow_cut(ctx, NGX_AGENT_REASON_BYTES_DOWN);
+    ngx_agent_headers_clean(r);
+
+    return 1;
 }

@@ -47,6 +47,10 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     r->expect_tested = 1;
     r->keepalive = 0;
 
+    if (ngx_agent_flow_box(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
         return rc;

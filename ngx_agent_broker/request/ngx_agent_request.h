@@ -126,6 +126,58 @@ ngx_int_t ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 
 
+/* ngx_agent_flow.c */
+
+/* Adds the filter of request bodies. */
+void ngx_agent_flow_init(void);
+
+/* Sets what core's own reading and sending of bodies needs in a location. */
+void ngx_agent_flow_location(ngx_http_core_loc_conf_t *clcf,
+    ngx_http_upstream_conf_t *ucf);
+
+/*
+ * Before the verdict: may a body of this length be sent?  What is known of it
+ * is taken from bytes_up: _RULE, or why not.
+ */
+ngx_agent_reason_e ngx_agent_flow_begin(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+
+/* Counts what the request's upstream is sent, and sends. */
+void ngx_agent_flow_upstream(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
+
+/* May so many bytes in total go up?  NGX_OK, or NGX_DECLINED. */
+ngx_int_t ngx_agent_flow_up(ngx_agent_ctx_t *ctx, uint64_t total);
+
+/* How many more bytes, at most size, may go up or down now; 0: it is over. */
+size_t ngx_agent_flow_room(ngx_agent_ctx_t *ctx, bound_id_t bound,
+    size_t size);
+
+/* Takes an answer's length, as far as it is not read: or NGX_DECLINED. */
+ngx_int_t ngx_agent_flow_answer(ngx_agent_ctx_t *ctx, uint64_t length);
+
+/* What was allowed is ended: on record as refused, in its task's result. */
+void ngx_agent_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason);
+
+/* What was taken in advance: all that was not used, when it waits, or ends. */
+void ngx_agent_flow_give_back(ngx_agent_ctx_t *ctx);
+void ngx_agent_flow_end(ngx_agent_ctx_t *ctx);
+
+/* Watches what is read from the box for this request, over HTTP/1. */
+ngx_int_t ngx_agent_flow_box(ngx_http_request_t *r);
+
+
+/* ngx_agent_live.c */
+
+/*
+ * ctx is carried from here on, until it is removed: judged again when the
+ * policies change, and ended by end(), which may free it.
+ */
+void ngx_agent_live_add(ngx_agent_ctx_t *ctx,
+    const policy_rule_t *(*judge)(ngx_agent_ctx_t *ctx),
+    void (*end)(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason));
+void ngx_agent_live_remove(ngx_agent_ctx_t *ctx);
+
+
 /* ngx_agent_keepalive.c */
 
 /*

@@ -31,8 +31,9 @@ static ngx_int_t ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc,
 static void ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data);
 static int ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store);
 static X509_STORE *ngx_agent_upstream_trust(const policy_rule_t *rule);
-static ngx_int_t ngx_agent_upstream_rejudge(ngx_http_request_t *r,
-    ngx_agent_ctx_t *ctx);
+static const policy_rule_t *ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx);
+static void ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx,
+    ngx_agent_reason_e reason);
 
 
 ngx_int_t
@@ -132,6 +133,7 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     const char           *why;
     ngx_agent_ctx_t      *ctx;
     ngx_http_upstream_t  *u;
+    const policy_rule_t  *rule;
 
     u = r->upstream;
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
@@ -151,16 +153,24 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ctx->set->generation != ngx_agent_zone_generation()
-        && ngx_agent_upstream_rejudge(r, ctx) != NGX_OK)
-    {
-        ctx->failure = "policy_changed";
-        return NGX_ERROR;
+    if (ctx->set->generation != ngx_agent_zone_generation()) {
+
+        rule = ngx_agent_upstream_judge(ctx);
+
+        if (rule == NULL) {
+            ngx_agent_flow_cut(ctx, NGX_AGENT_REASON_CHANGED);
+            return NGX_ERROR;
+        }
+
+        ctx->rule = rule;
     }
 
     if (ngx_agent_headers_rewrite(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    ngx_agent_flow_upstream(r, ctx);
+    ngx_agent_live_add(ctx, ngx_agent_upstream_judge, ngx_agent_upstream_cut);
 
     ctx->http = r;
     ctx->next = 0;
@@ -182,16 +192,17 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
 
 /*
- * The policies changed after the verdict (a reload, while a body was read): the
- * new policy must allow the request too, to the same port in the same way and
- * with the same credential.
+ * The policies have changed after the verdict: the new policy must allow the
+ * request too, to the same port in the same way and with the same credential.
  */
 
-static ngx_int_t
-ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+static const policy_rule_t *
+ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx)
 {
+    ngx_http_request_t   *r;
     const policy_rule_t  *rule, *old;
 
+    r = ctx->http;
     old = ctx->rule;
     rule = ngx_agent_decide_again(r->pool, r->connection->log, ctx);
 
@@ -199,18 +210,51 @@ ngx_agent_upstream_rejudge(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         || rule->plaintext != old->plaintext || rule->port != old->port
         || rule->credential_kind != old->credential_kind
         || (rule->credential
-            && ngx_strcmp(rule->credential, old->credential) != 0))
+            && ngx_strcmp(rule->credential, old->credential) != 0)
+        || (r->upstream->upgrade && !rule->websocket))
     {
-        return NGX_DECLINED;
+        return NULL;
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "agent: judged again by generation %uL",
                    ctx->set->generation);
 
-    ctx->rule = rule;
+    return rule;
+}
 
-    return NGX_OK;
+
+/*
+ * Ends a request that is carried.  Before its answer has begun, reading that
+ * fails makes core answer with the failure; afterwards the answer is cut.
+ */
+
+static void
+ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
+{
+    ngx_connection_t     *c;
+    ngx_http_request_t   *r;
+    ngx_http_upstream_t  *u;
+
+    r = ctx->http;
+    u = r->upstream;
+
+    if (!u->header_sent) {
+
+        c = u->peer.connection;
+
+        if (c && u->request_sent) {
+            c->read->ready = 1;
+            ngx_post_event(c->read, &ngx_posted_events);
+        }
+
+        return;
+    }
+
+    c = r->connection;
+
+    ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
+    ngx_http_run_posted_requests(c);
 }
 
 

@@ -173,6 +173,14 @@ typedef struct {
     ngx_agent_task_t  *task;
     authority_t        named;               /* by CONNECT; no host: none */
     authority_t        tls_name;            /* judged in the client hello */
+
+    /* of HTTP/1, while ngx_agent_flow.c reads for a request */
+
+    ngx_http_request_t  *http;
+    ngx_recv_pt          recv;              /* core's */
+    ngx_event_t          again;
+    size_t               discarded;         /* of a body that is over */
+    ngx_msec_t           discarding;        /* since when */
 } ngx_agent_connection_t;
 
 
@@ -264,8 +272,15 @@ bound_id_t ngx_agent_usage_admit(const u_char *id);
 ngx_int_t ngx_agent_usage_charge(const u_char *id, bound_id_t bound,
     uint64_t n);
 
-/* The bytes of what has ended. */
-void ngx_agent_usage_bytes(const u_char *id, uint64_t up, uint64_t down);
+/*
+ * Takes least to most bytes of what is left of a bound, and returns how many.
+ * Fewer than least are taken only where `rest` is set; else it is 0 then.
+ */
+uint64_t ngx_agent_usage_reserve(const u_char *id, bound_id_t bound,
+    uint64_t least, uint64_t most, ngx_uint_t rest);
+
+/* Adds to what was taken of bytes_up and bytes_down, or gives it back. */
+void ngx_agent_usage_settle(const u_char *id, int64_t up, int64_t down);
 
 /* How long a TLS handshake of the task has to wait, in ms. */
 ngx_msec_t ngx_agent_usage_handshake(const u_char *id);

@@ -8,6 +8,7 @@
 #include "task/ngx_agent_zone.h"
 
 
+#define NGX_AGENT_USAGE_SHARE    256        /* of a bound's rest: one of it */
 #define NGX_AGENT_REFUSALS_ROOM  4          /* of the zone: a fourth */
 #define NGX_AGENT_REFUSALS_REST  1024       /* of the line they are in */
 
@@ -100,8 +101,41 @@ ngx_agent_usage_charge(const u_char *id, bound_id_t bound, uint64_t n)
 }
 
 
+uint64_t
+ngx_agent_usage_reserve(const u_char *id, bound_id_t bound, uint64_t least,
+    uint64_t most, ngx_uint_t rest)
+{
+    uint64_t           n, left;
+    ngx_agent_slot_t  *slot;
+
+    n = 0;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot && slot->used[bound] < slot->bounds[bound]) {
+
+        left = slot->bounds[bound] - slot->used[bound];
+
+        /* what is taken early must not keep others from the bound's rest */
+
+        n = ngx_min(most, left / NGX_AGENT_USAGE_SHARE);
+        n = ngx_max(n, least);
+
+        if (n > left) {
+            n = rest ? left : 0;
+        }
+
+        slot->used[bound] += n;
+    }
+
+    ngx_agent_slot_unlock();
+
+    return n;
+}
+
+
 void
-ngx_agent_usage_bytes(const u_char *id, uint64_t up, uint64_t down)
+ngx_agent_usage_settle(const u_char *id, int64_t up, int64_t down)
 {
     ngx_agent_slot_t  *slot;
 

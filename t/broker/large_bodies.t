@@ -22,16 +22,14 @@ my $deaf  = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"
                       pipes => 1);
 chomp(my $deaf_port = readline($deaf->{out}) // die "no upstream\n");
 
-my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
-$proxy =~ s/client_max_body_size +10m/client_max_body_size 1g/ or die;
-my $conf = $t->write('proxy.conf', $proxy);
 my $here = 'methods GET POST; private 127.0.0.0/8;';
 my $ca = $t->ca->{cert};
 
 my $b = $t->broker(names => [qw(api.internal pinned.internal)],
-                   proxy => $conf, policy => <<"END");
+                   policy => <<"END");
     agent_policy analysis {
-        launchers user:$>; wall_clock 1h; bytes_up 100g; bytes_down 100g;
+        launchers user:$>; wall_clock 1h; request_body 1g;
+        bytes_up 100g; bytes_down 100g;
         host 127.0.0.1:$port      { plaintext on; $here }
         host 127.0.0.1:$deaf_port { plaintext on; $here }
         host api.internal:$tls    { trusted_certificate $ca; $here }
