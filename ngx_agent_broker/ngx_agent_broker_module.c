@@ -43,7 +43,8 @@
  *                (dialling) ngx_agent_keepalive.c ngx_agent_headers.c
  *                ngx_agent_header_names.c (the header, with the credential)
  *                ngx_agent_flow.c (the bytes, counted as they flow)
- *                ngx_agent_live.c (judged again while they do)
+ *                ngx_agent_flow_upstream.c ngx_agent_flow_box.c (from where
+ *                they are read) ngx_agent_live.c (judged again while they do)
  *                ngx_agent_refuse.c ngx_agent_error_page.c
  *
  *   audit/     records what was decided, and how it ended

@@ -131,19 +131,12 @@ const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
 /* Adds the filter of request bodies. */
 void ngx_agent_flow_init(void);
 
-/* Sets what core's own reading and sending of bodies needs in a location. */
-void ngx_agent_flow_location(ngx_http_core_loc_conf_t *clcf,
-    ngx_http_upstream_conf_t *ucf);
-
 /*
  * Before the verdict: may a body of this length be sent?  What is known of it
  * is taken from bytes_up: _RULE, or why not.
  */
 ngx_agent_reason_e ngx_agent_flow_begin(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-
-/* Counts what the request's upstream is sent, and sends. */
-void ngx_agent_flow_upstream(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
 
 /* May so many bytes in total go up?  NGX_OK, or NGX_DECLINED. */
 ngx_int_t ngx_agent_flow_up(ngx_agent_ctx_t *ctx, uint64_t total);
@@ -161,6 +154,22 @@ void ngx_agent_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason);
 /* What was taken in advance: all that was not used, when it waits, or ends. */
 void ngx_agent_flow_give_back(ngx_agent_ctx_t *ctx);
 void ngx_agent_flow_end(ngx_agent_ctx_t *ctx);
+
+/* The bytes in a chain. */
+uint64_t ngx_agent_flow_size(ngx_chain_t *in);
+
+
+/* ngx_agent_flow_upstream.c */
+
+/* Counts what the request's upstream is sent, and sends. */
+void ngx_agent_flow_upstream(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
+
+
+/* ngx_agent_flow_box.c */
+
+/* Sets what core's own reading and sending of bodies needs in a location. */
+void ngx_agent_flow_location(ngx_http_core_loc_conf_t *clcf,
+    ngx_http_upstream_conf_t *ucf);
 
 /* Watches what is read from the box for this request, over HTTP/1. */
 ngx_int_t ngx_agent_flow_box(ngx_http_request_t *r);
