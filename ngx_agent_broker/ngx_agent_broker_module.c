@@ -14,7 +14,8 @@
  *   conf/      reads the configuration, and checks it when all is read
  *                ngx_agent_conf.h ngx_agent_conf.c (agent_policy and its
  *                blocks) ngx_agent_host_block.c (a host with a block and
- *                without) ngx_agent_main_conf.c (files that http names)
+ *                without) ngx_agent_policy_files.c (files that a policy
+ *                names) ngx_agent_main_conf.c (files that http names)
  *                ngx_agent_check.c ngx_agent_allowed.c (the list of nginx's
  *                directives that a broker may have) ngx_agent_variables.c
  *
@@ -227,7 +228,9 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_DIRECTIVE("writable",
                         NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE2|NGX_AGENT_MANY,
                         ngx_agent_conf_writable, 0),
-    NGX_AGENT_LIST("readable", NGX_AGENT_POLICY_CONF),
+    NGX_AGENT_DIRECTIVE("readable",
+                        NGX_AGENT_POLICY_CONF|NGX_CONF_1MORE|NGX_AGENT_MANY,
+                        ngx_agent_policy_files_readable, 0),
     NGX_AGENT_LIST("env", NGX_AGENT_POLICY_CONF),
     NGX_AGENT_LIST("launchers", NGX_AGENT_POLICY_CONF),
     NGX_AGENT_DIRECTIVE("mount_secrets", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,
@@ -278,7 +281,7 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_DIRECTIVE("trusted_certificate",
                         NGX_AGENT_POLICY_CONF|NGX_AGENT_HOST_CONF
                         |NGX_CONF_TAKE1,
-                        ngx_agent_conf_trusted, 0),
+                        ngx_agent_policy_files_trusted, 0),
 
       ngx_null_command
 };

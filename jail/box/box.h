@@ -24,9 +24,6 @@
 #define BOX_UID            1000         /* in the box; the same for the gid */
 #define BOX_OUTER_BASE     2000000000u  /* run by root: this plus the slot */
 
-#define BOX_WRITABLE_MAX   16
-#define BOX_READABLE_MAX   32
-#define BOX_ENV_MAX        64
 #define BOX_DISKS_MAX      (BOX_WRITABLE_MAX + 3)
 #define BOX_DETAIL_MAX     160
 

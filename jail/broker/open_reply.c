@@ -12,9 +12,6 @@
 #include "shared/protocol.h"
 
 
-#define OPEN_REPLY_PATH_MAX  255
-
-
 static int open_reply_limits(json_t *object, uint64_t limits[LIMIT_COUNT],
     fault_t *fault);
 static int open_reply_doors(json_t *array, box_spec_t *spec, fault_t *fault);
@@ -275,7 +272,7 @@ open_reply_path(json_t *value)
     path = json_string_value(value);
 
     if (path == NULL || path[0] != '/' || path[1] == '\0'
-        || strlen(path) > OPEN_REPLY_PATH_MAX)
+        || strlen(path) > BOX_PATH_MAX)
     {
         return NULL;
     }

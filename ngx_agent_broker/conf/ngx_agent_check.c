@@ -212,6 +212,15 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         }
     }
 
+    if (amcf->absent.what) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"readable %s\" cannot be found, and no task could "
+                      "start: make it, or remove the line, in %V:%ui",
+                      amcf->absent.what, &amcf->absent.file,
+                      amcf->absent.line);
+        return NGX_ERROR;
+    }
+
     return NGX_OK;
 }
 

@@ -15,12 +15,6 @@
 #include "jail/shared/box_paths.h"
 #include "policy/policy_fields.h"
 
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-
-
-#define NGX_AGENT_PEM_MAX   (1024 * 1024)
-
 
 static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
@@ -35,7 +29,6 @@ static char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, const char *why);
 static char *ngx_agent_conf_refused(ngx_conf_t *cf, ngx_command_t *cmd,
     const char *err);
-static char *ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file);
 
 
 /* A directive has the bit of its place in the table, in its own block. */
@@ -180,9 +173,10 @@ char *
 ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    char        *rv, err[POLICY_ERROR_MAX];
-    ngx_str_t   *value;
-    ngx_conf_t   save;
+    char               *rv, err[POLICY_ERROR_MAX];
+    ngx_str_t          *value;
+    ngx_conf_t          save;
+    ngx_agent_place_t  *place;
 
     value = cf->args->elts;
 
@@ -195,6 +189,7 @@ ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     amcf->rule_seen = 0;
+    amcf->rule_trace = 0;
 
     if (ngx_agent_conf_place(cf, amcf, amcf->rule) != NGX_OK) {
         return NGX_CONF_ERROR;
@@ -215,6 +210,17 @@ ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (policy_rule_check(amcf->rule, err) != 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
+        return NGX_CONF_ERROR;
+    }
+
+    if (amcf->rule_trace) {
+        place = amcf->places.elts;
+        place += amcf->rule_trace - 1;
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "host \"%s\" has the method TRACE, which nginx never "
+                      "passes on: remove it in %V:%ui", amcf->rule->name,
+                      &place->file, place->line);
         return NGX_CONF_ERROR;
     }
 
@@ -294,6 +300,17 @@ ngx_agent_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,
             return field->policy_add || field->rule_add
                    ? ngx_agent_conf_refused(cf, cmd, err)
                    : ngx_agent_conf_invalid(cf, cmd, &value[i], err);
+        }
+
+        /* beside a credential it is worse: refused when all of it is read */
+
+        if (amcf->rule && ngx_strcmp(value[i].data, "TRACE") == 0) {
+
+            if (ngx_agent_conf_place(cf, amcf, NULL) != NGX_OK) {
+                return NGX_CONF_ERROR;
+            }
+
+            amcf->rule_trace = amcf->places.nelts;
         }
     }
 
@@ -473,110 +490,6 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
     use->line = cf->conf_file->line;
 
     return NGX_CONF_OK;
-}
-
-
-char *
-ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_agent_main_conf_t *amcf)
-{
-    char       **pem;
-    ngx_str_t   *value;
-
-    value = cf->args->elts;
-    pem = amcf->rule ? &amcf->rule->trusted_pem : &amcf->policy_pem;
-
-    *pem = ngx_agent_conf_pem(cf, &value[1]);
-
-    return *pem ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/* The file's text, which holds at least one certificate and nothing broken. */
-
-static char *
-ngx_agent_conf_pem(ngx_conf_t *cf, ngx_str_t *file)
-{
-    int          n;
-    BIO         *bio;
-    char        *text;
-    X509        *x509;
-    ssize_t      size;
-    ngx_fd_t     fd;
-    ngx_str_t    name;
-    const char  *what;
-    ngx_err_t    err;
-
-    static ngx_str_t  directive = ngx_string("trusted_certificate");
-
-    name = *file;
-
-    if (ngx_conf_full_name(cf->cycle, &name, 1) != NGX_OK) {
-        return NULL;
-    }
-
-    if (ngx_agent_paths_check(cf, &directive, &name) != NGX_OK) {
-        return NULL;
-    }
-
-    text = malloc(NGX_AGENT_PEM_MAX + 1);
-    if (text == NULL) {
-        return NULL;
-    }
-
-    size = -1;
-    what = "cannot be read";
-
-    fd = open((char *) name.data, O_RDONLY|O_CLOEXEC|O_NONBLOCK);
-
-    if (fd == NGX_INVALID_FILE) {
-        err = ngx_errno;
-
-    } else {
-        size = read(fd, text, NGX_AGENT_PEM_MAX + 1);
-        err = (size < 0) ? ngx_errno : 0;
-        (void) close(fd);
-    }
-
-    n = 0;
-
-    if (size > NGX_AGENT_PEM_MAX) {
-        what = "is larger than 1m";
-
-    } else if (size >= 0) {
-
-        text[size] = '\0';
-        what = "holds no certificate that can be read";
-
-        bio = BIO_new_mem_buf(text, (int) size);
-
-        while (bio && (x509 = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
-            X509_free(x509);
-            n++;
-        }
-
-        /* it ends where there is no more, not where one cannot be read */
-
-        if (n && ERR_GET_REASON(ERR_peek_last_error())
-                 != PEM_R_NO_START_LINE)
-        {
-            what = "holds a certificate that cannot be read";
-            n = 0;
-        }
-
-        BIO_free(bio);
-        ERR_clear_error();
-    }
-
-    if (n == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, err,
-                           "\"trusted_certificate\" file \"%V\" %s",
-                           &name, what);
-        free(text);
-        return NULL;
-    }
-
-    return text;
 }
 
 

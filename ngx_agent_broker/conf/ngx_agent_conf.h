@@ -23,15 +23,6 @@ typedef struct {
 } ngx_agent_credential_use_t;
 
 
-/* Where a policy or a rule was written, for what is written a second time. */
-
-typedef struct {
-    const void      *what;
-    ngx_str_t        file;
-    ngx_uint_t       line;
-} ngx_agent_place_t;
-
-
 /* Of a location: where it begins. */
 
 typedef struct {
@@ -94,7 +85,13 @@ char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
-char *ngx_agent_conf_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
+
+
+/* ngx_agent_policy_files.c */
+
+char *ngx_agent_policy_files_readable(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_policy_files_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 
 

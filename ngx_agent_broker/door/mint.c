@@ -118,6 +118,10 @@ mint_refuses(X509 *cert, EVP_PKEY *key)
                "(basicConstraints CA:TRUE, keyUsage keyCertSign)";
     }
 
+    if (X509_cmp_current_time(X509_get0_notBefore(cert)) >= 0) {
+        return "the certificate is not valid yet";
+    }
+
     if (X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0) {
         return "the certificate has expired";
     }

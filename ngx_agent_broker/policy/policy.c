@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jail/shared/box_paths.h"
 #include "policy/policy.h"
 #include "policy/policy_words.h"
 
@@ -41,6 +42,11 @@ policy_add_env(policy_t *policy, const char *name,
         return policy_error(err, "env", name, why);
     }
 
+    if (policy->env_count == BOX_ENV_MAX) {
+        return policy_error(err, "env", name, "is one more than a box can be "
+                            "given: a policy has at most 64");
+    }
+
     return policy_list_add(&policy->env, &policy->env_count, &name,
                            sizeof(char *), true, "env", name, err);
 }
@@ -56,6 +62,11 @@ policy_add_readable(policy_t *policy, const char *path,
 
     if (why) {
         return policy_error(err, "readable", path, why);
+    }
+
+    if (policy->readable_count == BOX_READABLE_MAX) {
+        return policy_error(err, "readable", path, "is one more than a box can "
+                            "be given: a policy has at most 32");
     }
 
     return policy_list_add(&policy->readable, &policy->readable_count, &path,
@@ -81,6 +92,11 @@ policy_add_writable(policy_t *policy, const char *path, uint64_t bytes,
     if (bytes < 4096 || bytes > limit_table[LIMIT_MEMORY].max) {
         return policy_error(err, "writable", path,
                             "must have a size from 4k to 16t");
+    }
+
+    if (policy->writable_count == BOX_WRITABLE_MAX) {
+        return policy_error(err, "writable", path, "is one more than a box can "
+                            "be given: a policy has at most 16");
     }
 
     item.path = NULL;

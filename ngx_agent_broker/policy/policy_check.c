@@ -69,6 +69,16 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
         }
     }
 
+    /* the box's doors: two cannot listen on one port */
+
+    if (why == NULL && rule->port == PROTOCOL_PORT_DNS) {
+        why = "has port 53, where a box asks for names";
+    }
+
+    if (why == NULL && rule->port == PROTOCOL_PORT_PROXY) {
+        why = "has port 8899, where a box has its proxy";
+    }
+
     for (i = 0; i < rule->ranges_count && why == NULL; i++) {
         if (rule->port == 0 && policy_holds_loopback(&rule->ranges[i])) {
             why = "opens the broker's own loopback, which needs an exact "

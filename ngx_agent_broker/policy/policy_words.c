@@ -10,13 +10,13 @@
 #include <libpsl.h>
 
 #include "jail/shared/utf8.h"
+#include "jail/shared/box_paths.h"
 #include "policy/policy.h"
 #include "policy/policy_words.h"
 
 
 #define METHOD_MAX  32
 #define ENV_MAX     128
-#define PATH_LIMIT  1024
 #define PEM_MAX     (4 * 1024 * 1024)
 
 
@@ -225,7 +225,7 @@ policy_is_path(const char *text)
 {
     size_t  i, start;
 
-    if (text[0] != '/' || !policy_is_plain_text(text, PATH_LIMIT)) {
+    if (text[0] != '/' || !policy_is_plain_text(text, BOX_PATH_MAX)) {
         return false;
     }
 

@@ -14,6 +14,16 @@
 
 typedef struct ngx_agent_allowed_s  ngx_agent_allowed_t;
 
+
+/* Where a policy or a rule was written, for what is written a second time. */
+
+typedef struct {
+    const void      *what;
+    ngx_str_t        file;
+    ngx_uint_t       line;
+} ngx_agent_place_t;
+
+
 typedef struct {
     ngx_str_t                 vault_file;
     vault_t                  *vault;        /* until init_module, then NULL */
@@ -48,9 +58,12 @@ typedef struct {
     uint64_t                  seen;         /* the directives so far, */
     uint64_t                  policy_seen;  /* and those of the block */
     uint64_t                  rule_seen;
+    ngx_uint_t                rule_trace;   /* 1 and where in places it says
+                                               TRACE, or 0 */
     char                     *policy_pem;   /* its trusted_certificate */
     ngx_array_t               credentials;  /* ngx_agent_credential_use_t */
     ngx_array_t               places;       /* ngx_agent_place_t */
+    ngx_agent_place_t         absent;       /* a `readable` that is not there */
     ngx_agent_allowed_t      *allowed;      /* ngx_agent_allowed.c */
 
     ngx_http_upstream_srv_conf_t  *upstream;

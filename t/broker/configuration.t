@@ -419,6 +419,8 @@ for my $case (
     refused("$what with a NUL", $http, qr/"\Q$what\E"/);
 }
 
+symlink '/etc', "$prefix/etc-link";
+
 for my $case (
     ['a method in small letters', host('methods get; #!')],
     ['CONNECT as a method',       host('methods CONNECT; #!')],
@@ -454,10 +456,92 @@ for my $case (
     ['a writable of a strange size', policy('writable /data 1x; #!')],
     ['a writable twice',          policy("writable /d 1m;\nwritable /d 1m; #!")],
     ['launchers of no kind',      policy('launchers root; #!')],
+    ['a readable that leads to /etc', policy("readable $prefix/etc-link; #!")],
     ['launchers nobody has',      policy('launchers user:no_such_user_x; #!')],
 ) {
     refused($case->[0], $case->[1], qr/"[a-z]/);
 }
+
+
+# Policies under which no task could start
+
+subtest 'G-033: a policy that no task can start with is refused' => sub {
+    my $bound = sub ($name, $most, $one) {
+        accepted("$most $name", policy(join "\n", map { $one->($_) } 1 .. $most));
+        refused("$name, one more than $most", policy(join("\n",
+                map { $one->($_) } 1 .. $most + 1) . ' #!'),
+                qr/"\Q$name\E".*one more than a box can be given.* \Q$most\E/);
+    };
+    for my $case (['53', qr/has port 53, where a box asks for names/],
+                  ['8899', qr/has port 8899, where a box has its proxy/])
+    {
+        my ($port, $words) = @$case;
+        refused("a host at $port", policy("host a.internal:$port; #!"), $words);
+        refused("a host block at $port",
+                policy("host a.internal:$port {\nplaintext on;\n} #!"), $words);
+        refused("a wildcard at $port", policy("host *.a.example:$port; #!"),
+                $words);
+        refused("an address at $port", policy("host 8.8.8.8:$port; #!"),
+                $words);
+    }
+    accepted('hosts at the ports beside them', policy('host a.internal:54; '
+             . 'host a.internal:8898; host a.internal:80; host b.example:443;'));
+    refused('TRACE', host('methods TRACE; #!'),
+            qr/has the method TRACE, which nginx never passes on/);
+    refused('TRACE among others', host("methods GET\nTRACE; #!\nhint x;"),
+            qr/has the method TRACE/);
+    refused('TRACE with a credential before it',
+            host("bearer api;\nmethods TRACE;\n} #!\nhost b.internal {"),
+            qr/TRACE would send back/);
+
+    # what is made readable is there, and is a file or a directory
+    my $dir = $t->dir;
+    my $socket = IO::Socket::UNIX->new(Local => "$dir/a.sock", Listen => 1);
+    $t->run(['mkfifo', "$dir/a.fifo"]);
+    symlink '/dev/null', "$dir/null";
+    symlink "$dir/nowhere", "$dir/dangling";
+    my $file = $t->write('a-file', 'x');
+    refused("readable of $_->[0]", policy("cpu 1;\nreadable /usr/share\n"
+            . "$_->[1]; #!"), $_->[2])
+        for ['what is not there', '/missing',
+             qr{"readable /missing" cannot be found, and no task}],
+            ['a socket', "$dir/a.sock", qr/is neither a file nor a directory/],
+            ['a FIFO', "$dir/a.fifo", qr/is neither a file nor a directory/],
+            ['a link to a device', "$dir/null",
+             qr/is neither a file nor a directory/],
+            ['a link to nothing', "$dir/dangling", qr/cannot be found/],
+            ['what is below a file', "$file/x", qr/cannot be found/];
+    accepted('readable of a file', policy("readable $file;"));
+
+    # as many as a box can be given
+    mkdir "$dir/r$_" for 1 .. 33;
+    $bound->('readable', 32, sub ($n) { "readable $dir/r$n;" });
+    $bound->('writable', 16, sub ($n) { "writable /data$n 1m;" });
+    $bound->('env', 64, sub ($n) { "env VALUE_$n;" });
+    accepted('a path of 255 bytes', policy('writable /' . 'x' x 254 . ' 1m;'));
+    refused('a path of 256 bytes', policy('writable /' . 'x' x 255 . " 1m; #!"),
+            qr/"writable"/);
+
+    # five doors are always there, and a message carries 64
+    my $ports = sub ($n) { join ' ', map { "host a.internal:$_;" }
+                           10001 .. 10000 + $n };
+    accepted('64 doors', policy($ports->(59)));
+    refused('65 doors', policy($ports->(60)), qr/more than 59 ports/);
+
+    # the boxes' authority
+    for my $case (['not valid yet', '20400101000000Z', '20500101000000Z',
+                   qr/the certificate is not valid yet/],
+                  ['past', '20200101000000Z', '20210101000000Z',
+                   qr/the certificate has expired/],
+                  ['in force', '20200101000000Z', '20500101000000Z'])
+    {
+        my ($what, $from, $to, $words) = @$case;
+        my $own = $t->authority($from, $to);
+        my $text = http('', zone => "agent_ca $own->{cert} $own->{key};");
+        $words ? refused("an agent_ca that is $what", $text, $words)
+               : accepted("control: an agent_ca that is $what", $text);
+    }
+};
 
 
 # Limits
@@ -973,6 +1057,7 @@ subtest 'E-008 workers end with a master that is killed, the next one starts'
                 http("agent_policy a { readable $path; }", %own),
                 qr/"readable \Q$path\E" of policy "a" would show "agent_\w+ /);
     }
+    mkdir "$dir/keepsake";
     accepted('what lies beside them, readable in a box',
              http("agent_policy a { readable $dir/other $dir/keepsake; }",
                   %own));

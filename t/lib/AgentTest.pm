@@ -426,6 +426,37 @@ sub cert ($self, $names, %opt) {
     return { cert => $cert, key => $key };
 }
 
+# { cert, key } of an authority that is valid between two times, written as
+# 20300131235959Z.
+sub authority ($self, $from, $to) {
+    my $dir = "$self->{dir}/authority" . ++$self->{authorities};
+    $self->write("$dir/index.txt", '');
+    $self->write("$dir/conf", <<"END");
+[ca]
+default_ca = own
+[own]
+database = $dir/index.txt
+new_certs_dir = $dir
+rand_serial = yes
+default_md = sha256
+policy = names
+x509_extensions = authority
+[names]
+commonName = supplied
+[authority]
+basicConstraints = critical,CA:TRUE,pathlen:0
+keyUsage = critical,keyCertSign,cRLSign
+subjectKeyIdentifier = hash
+END
+    $self->openssl('req', '-new', '-newkey', 'ec', '-pkeyopt',
+        'ec_paramgen_curve:P-256', '-nodes', '-subj', '/CN=Boxes authority',
+        '-keyout', "$dir/key", '-out', "$dir/csr");
+    $self->openssl('ca', '-batch', '-notext', '-selfsign', '-config',
+        "$dir/conf", '-in', "$dir/csr", '-keyfile', "$dir/key",
+        '-startdate', $from, '-enddate', $to, '-out', "$dir/cert");
+    return { cert => "$dir/cert", key => "$dir/key" };
+}
+
 
 # A helper server of t/lib: prints its port, ends with its stdin.
 sub helper ($self, $script, @args) {
