@@ -129,7 +129,6 @@ dns_reply_kind_t
 dns_reply_parse(const unsigned char *p, size_t n,
     const dns_question_t *question, dns_reply_t *reply)
 {
-    bool           asked;
     unsigned       flags, rcode, type;
     dns_name_t     name;
     dns_message_t  m;
@@ -145,17 +144,17 @@ dns_reply_parse(const unsigned char *p, size_t n,
         return DNS_OTHER;
     }
 
-    asked = (n >= question->len && dns_read16(p + 4) == 1
-             && dns_reply_is_asked(p, question));
-
-    if (!asked) {
-
+    if (dns_read16(p + 4) == 0 && rcode && rcode != DNS_NXDOMAIN) {
         /* an error may come without the question, RFC 1035 section 4.1.1 */
 
-        return (rcode && rcode != DNS_NXDOMAIN && dns_read16(p + 4) == 0)
-               ? (rcode == DNS_REFUSAL ? DNS_SERVER_REFUSED
-                                       : DNS_SERVER_FAILED)
-               : DNS_OTHER;
+    } else if (dns_read16(p + 4) != 1) {
+        return DNS_OTHER;
+
+    } else if (n < question->len) {
+        return DNS_BAD;
+
+    } else if (!dns_reply_is_asked(p, question)) {
+        return DNS_OTHER;
     }
 
     switch (rcode) {

@@ -63,6 +63,7 @@ struct ngx_agent_ask_s {
     ngx_uint_t               starting;
 
     const char              *why;
+    uint32_t                 ttl;           /* of `resolver`, or 0 */
     void                   (*done)(ngx_agent_answer_t *answer, void *data);
     void                    *data;
 };
@@ -133,6 +134,7 @@ ngx_agent_ask(ngx_resolver_t *resolver, ngx_str_t *name, ngx_msec_t time,
 
     ask->done = done;
     ask->data = data;
+    ask->ttl = resolver->valid;
 
     ask->silence.handler = ngx_agent_ask_silence;
     ask->deadline.handler = ngx_agent_ask_deadline;
@@ -588,6 +590,10 @@ ngx_agent_ask_finished(ngx_event_t *ev)
             answer.addresses[answer.count++] = q->reply.addresses[k];
             answer.ttl = ngx_min(answer.ttl, q->reply.ttl);
         }
+    }
+
+    if (ask->ttl) {
+        answer.ttl = ask->ttl;
     }
 
     answer.why = NULL;

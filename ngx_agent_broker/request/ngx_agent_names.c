@@ -216,9 +216,13 @@ ngx_agent_names_answer(ngx_agent_answer_t *answer, void *data)
         ctx->name = NULL;
     }
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                   "agent: \"%V\" has %ui addresses, %s", &name->node.str,
-                   answer->count, answer->why ? answer->why : "found");
+    ttl = ngx_max(answer->ttl, NGX_AGENT_NAMES_TTL_MIN);
+    ttl = ngx_min(ttl, NGX_AGENT_NAMES_TTL_MAX);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                   "agent: \"%V\" has %ui addresses for %M s, %s",
+                   &name->node.str, answer->count, ttl,
+                   answer->why ? answer->why : "found");
 
     size = answer->count * sizeof(address_t);
 
@@ -227,9 +231,6 @@ ngx_agent_names_answer(ngx_agent_answer_t *answer, void *data)
     }
 
     if (name->addresses) {
-
-        ttl = ngx_max(answer->ttl, NGX_AGENT_NAMES_TTL_MIN);
-        ttl = ngx_min(ttl, NGX_AGENT_NAMES_TTL_MAX);
 
         ngx_memcpy(name->addresses, answer->addresses, size);
         name->count = answer->count;

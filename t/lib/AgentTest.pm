@@ -506,12 +506,16 @@ sub upstream ($self, %opt) {
     return bless $server, 'AgentTest::Upstream';
 }
 
-# The DNS server: { port } and ->set(records), ->questions.
-sub dns ($self, $records = {}) {
+# The DNS server: { port } and ->set(records), ->questions.  watch => FILE,
+# watch_for => TEXT: as dns.py says
+sub dns ($self, $records = {}, %opt) {
     my $n = ++$self->{dnses};
     my $file = $self->write("dns$n.json", $json->encode($records));
     my $log = "$self->{dir}/dns$n.log";
-    my $server = $self->helper('dns.py', '--records', $file, '--log', $log);
+    my @watch = $opt{watch}
+        ? ('--watch', $opt{watch}, '--watch-for', $opt{watch_for}) : ();
+    my $server = $self->helper('dns.py', '--records', $file, '--log', $log,
+                               @watch);
     $server->{log} = $log;
     $server->{file} = $file;
     return bless $server, 'AgentTest::Dns';

@@ -12,14 +12,19 @@ Records are a JSON file, read again whenever it has changed:
    "odd.test":     {"A": ["127.0.0.1"], "odd": "id"},    see Server.odd
    "gone.test":    {"rcode": "SERVFAIL"},
    "slow.test":    {"A": ["127.0.0.1"], "delay_ms": 300},
-   "mute.test":    {"drop": true},
+   "mute.test":    {"drop": true},           a list of types: only these
+   "half.test":    {"A": [..], "drop_tcp": true},   says nothing over TCP
+   "else.test":    {"A": ["127.0.0.1"], "elsewhere": "127.0.0.2"},   an answer
+        with that address comes first, from another address of this host
    "*.wild.test":  {"A": ["127.0.0.1"]}}
 A name that is not there is NXDOMAIN; a type that is not there is an empty
 answer.  Answers over 512 bytes are cut over UDP (TC), whole over TCP.
 
 Log, one JSON object a line, written before the answer:
   {"name":"api.internal","type":"A","proto":"udp","rcode":"NOERROR",
-   "answers":["127.0.0.1"]}
+   "answers":["127.0.0.1"],"from":40000}
+with --watch FILE --watch-for TEXT also "seen": is the name in a line of that
+file that has the text?
 """
 
 import argparse
@@ -122,19 +127,39 @@ class Server:
         if args.log:
             self.log_fd = os.open(
                 args.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.watch = args.watch
+        self.watch_for = (args.watch_for or "").encode()
+        self.other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.other.bind(("127.0.0.19", 0))
 
-    def reply(self, query, proto):
+    def log(self, event):
+        if self.watch:
+            with open(self.watch, "rb") as f:
+                event["seen"] = any(
+                    self.watch_for in line and event["name"].encode() in line
+                    for line in f)
+        if self.log_fd is not None:
+            os.write(self.log_fd, (json.dumps(event) + "\n").encode())
+
+    def reply(self, query, proto, peer=None, astray=None):
         name, kind, question = parse_question(query)
         rcode, answers, ttl, entry = self.records.answer(name.lower(), kind)
 
-        if self.log_fd is not None:
-            os.write(self.log_fd, (json.dumps({
-                "name": name, "type": kind, "proto": proto, "rcode": rcode,
-                "answers": [v for _, v, _ in answers]}) + "\n").encode())
+        if astray:
+            if "elsewhere" not in entry or kind != "A":
+                return None
+            answers = [("A", entry["elsewhere"], name.lower())]
+        else:
+            self.log({"name": name, "type": kind, "proto": proto,
+                      "rcode": rcode, "answers": [v for _, v, _ in answers],
+                      "from": peer[1]})
+            if entry.get("delay_ms"):
+                time.sleep(entry["delay_ms"] / 1000)
 
-        if entry.get("delay_ms"):
-            time.sleep(entry["delay_ms"] / 1000)
-        if entry.get("drop"):
+        drop = entry.get("drop")
+        if drop is True or (drop and kind in drop):
+            return None
+        if entry.get("drop_tcp") and proto == "tcp":
             return None
 
         body = b""
@@ -175,15 +200,18 @@ class Server:
             return answer[:-2]
         return b""                           # "nothing"
 
-    def safe_reply(self, query, proto):
+    def safe_reply(self, query, proto, *more):
         try:
-            return self.reply(query, proto)
+            return self.reply(query, proto, *more)
         except (IndexError, struct.error, KeyError, OSError, ValueError):
             return None
 
     def udp(self, sock):
         def one(query, peer):
-            answer = self.safe_reply(query, "udp")
+            astray = self.safe_reply(query, "udp", peer, True)
+            if astray:
+                self.other.sendto(astray, peer)
+            answer = self.safe_reply(query, "udp", peer)
             if answer:
                 sock.sendto(answer, peer)
 
@@ -193,7 +221,7 @@ class Server:
                              daemon=True).start()
 
     def tcp(self, listener):
-        def one(sock):
+        def one(sock, peer):
             try:
                 with sock, sock.makefile("rb") as f:
                     sock.settimeout(30)
@@ -202,7 +230,7 @@ class Server:
                         if len(size) < 2:
                             return
                         answer = self.safe_reply(
-                            f.read(struct.unpack("!H", size)[0]), "tcp")
+                            f.read(struct.unpack("!H", size)[0]), "tcp", peer)
                         if answer is None:
                             return
                         sock.sendall(struct.pack("!H", len(answer)) + answer)
@@ -210,8 +238,9 @@ class Server:
                 pass
 
         while True:
-            sock, _ = listener.accept()
-            threading.Thread(target=one, args=(sock,), daemon=True).start()
+            sock, peer = listener.accept()
+            threading.Thread(target=one, args=(sock, peer),
+                             daemon=True).start()
 
 
 def bind_both(address):
@@ -235,6 +264,8 @@ def main():
     parser.add_argument("--bind", default="127.0.0.1")
     parser.add_argument("--records", required=True)
     parser.add_argument("--log")
+    parser.add_argument("--watch")
+    parser.add_argument("--watch-for")
     args = parser.parse_args()
 
     server = Server(args)
