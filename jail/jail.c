@@ -119,6 +119,7 @@
  *     broker.c broker.h                     open, serve, resume, close
  *     control.c control.h                   lines to and from the broker
  *     open_reply.c open_reply.h             the reply of open, read
+ *     question.c question.h                 jail policy
  *   box/      the box, from its plan to exec
  *     box.c box.h                           the description; clone, admit, go
  *     spec.c                                what follows from the description
@@ -192,13 +193,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "broker/broker.h"
+#include "broker/question.h"
 #include "cgroup/cgroup.h"
 #include "doctor/doctor.h"
 #include "run/run.h"
 
 
 #define JAIL_VERSION      "0.1.0"
+#define JAIL_DENIED       1             /* of jail policy --ask */
 #define JAIL_TIMER_SLACK  50000         /* nanoseconds: the kernel's default */
 #define JAIL_MEMORY_MERGE 67            /* PR_SET_MEMORY_MERGE, since 6.4 */
 
@@ -322,18 +324,24 @@ jail_run(int argc, char **argv)
 static int
 jail_policy(int argc, char **argv)
 {
+    bool              is_allowed;
     char             *text;
     json_t           *policy;
     fault_t           fault;
     static options_t  options;
 
     fault = (fault_t) { 0 };
+    is_allowed = true;
 
     if (options_parse_policy(&options, argc, argv, &fault) != 0) {
         return jail_usage(&fault);
     }
 
-    policy = broker_policy(options.control, options.policy, &fault);
+    policy = options.ask_method
+             ? question_ask(options.control, options.policy,
+                            options.ask_method, options.ask_url, &is_allowed,
+                            &fault)
+             : question_policy(options.control, options.policy, &fault);
 
     if (policy == NULL) {
         return jail_failed(&fault);
@@ -349,7 +357,7 @@ jail_policy(int argc, char **argv)
 
     free(text);
 
-    return STATUS_DELIVERED;
+    return is_allowed ? STATUS_DELIVERED : JAIL_DENIED;
 }
 
 

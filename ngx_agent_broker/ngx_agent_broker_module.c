@@ -22,7 +22,8 @@
  *   control/   speaks with launchers
  *                ngx_agent_control.h ngx_agent_listen.c (the socket)
  *                ngx_agent_control.c (reading and writing a connection)
- *                ngx_agent_ops.c (what is asked) ngx_agent_open.c (how a task
+ *                ngx_agent_ops.c (what is asked) ngx_agent_question.c (what
+ *                would a request be answered?) ngx_agent_open.c (how a task
  *                begins and is resumed) ngx_agent_launcher.h
  *                ngx_agent_launcher.c (what all operations share)
  *                ngx_agent_task_refused.c

@@ -31,7 +31,6 @@
 
 static json_t *broker_env(const variables_t *variables);
 static int broker_send(control_t *c, json_t *request, fault_t *fault);
-static json_t *broker_ask(control_t *c, json_t *request, fault_t *fault);
 static control_state_t broker_read(control_t **c, json_t **message,
     fault_t *fault);
 static int broker_active(broker_t *b, int64_t now, fault_t *fault);
@@ -578,47 +577,6 @@ broker_free(broker_t *b)
 }
 
 
-json_t *
-broker_policy(const char *path, const char *policy, fault_t *fault)
-{
-    json_t     *ask, *answer, *object;
-    control_t  *c;
-
-    c = control_connect(path, fault);
-
-    if (c == NULL) {
-        return NULL;
-    }
-
-    object = NULL;
-    ask = json_pack("{s:i, s:s, s:s}", "v", PROTOCOL_VERSION,
-                    "op", PROTOCOL_POLICY, "policy", policy);
-
-    answer = broker_ask(c, ask, fault);
-
-    if (answer && !json_is_true(json_object_get(answer, "ok"))) {
-        (void) control_refused(answer, fault);
-
-    } else if (answer) {
-        object = json_object_get(answer, "policy");
-
-        if (json_is_object(object)) {
-            json_incref(object);
-
-        } else {
-            object = NULL;
-            (void) fault_set(fault, STAGE_BROKER, EPROTO,
-                             "the broker's answer has no policy");
-        }
-    }
-
-    json_decref(answer);
-    control_free(c);
-
-    return object;
-}
-
-
 /* Drops the reference to the request. */
 
 static int
@@ -626,14 +584,4 @@ broker_send(control_t *c, json_t *request, fault_t *fault)
 {
     return control_send(c, request, NULL, 0, clock_ms() + BROKER_OPEN_WAIT,
                         fault);
-}
-
-
-/* The same, and waits for the answer; NULL with the fault set. */
-
-static json_t *
-broker_ask(control_t *c, json_t *request, fault_t *fault)
-{
-    return broker_send(c, request, fault) == 0
-           ? control_answer(c, clock_ms() + BROKER_OPEN_WAIT, fault) : NULL;
 }

@@ -110,6 +110,3 @@ void broker_close(broker_t *broker, const broker_close_t *end);
 json_t *broker_closed(broker_t *broker);
 
 void broker_free(broker_t *broker);
-
-/* The effective policy as one object; NULL with the fault set. */
-json_t *broker_policy(const char *path, const char *policy, fault_t *fault);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/broker.h"
+#include "broker/question.h"
 #include "cgroup/cgroup.h"
 #include "doctor/probe.h"
 #include "run/options.h"
@@ -112,8 +112,8 @@ probe_broker(doctor_t *d, layer_result_t *r)
     }
 
     fault = (fault_t) { 0 };
-    policy = broker_policy(d->control,
-                           d->policy ? d->policy : OPTIONS_POLICY, &fault);
+    policy = question_policy(d->control,
+                             d->policy ? d->policy : OPTIONS_POLICY, &fault);
     json_decref(policy);
     (void) snprintf(r->detail, sizeof(r->detail), "%.200s", d->control);
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "run/options.h"
 #include "shared/utf8.h"
@@ -33,6 +34,8 @@ static option_read_t  option_flag, option_path, option_text, option_policy,
 
 static int option_read(options_t *options, bool policy, int argc,
     char **argv, int *i, uint64_t *seen, fault_t *fault);
+static int option_ask(options_t *options, int argc, char **argv, int *i,
+    fault_t *fault);
 static int option_limit(options_t *options, limit_id_t id, const char *value,
     fault_t *fault);
 static const option_t *option_find(const char *name, size_t n, bool policy);
@@ -169,6 +172,15 @@ options_parse_policy(options_t *options, int argc, char **argv,
 
     for (i = 0; i < argc; i++) {
 
+        if (strcmp(argv[i], "--ask") == 0) {
+
+            if (option_ask(options, argc, argv, &i, fault) != 0) {
+                return -1;
+            }
+
+            continue;
+        }
+
         if (argv[i][0] == '-') {
 
             if (option_read(options, true, argc, argv, &i, &seen, fault)
@@ -195,6 +207,55 @@ options_parse_policy(options_t *options, int argc, char **argv,
     }
 
     option_default_control(options);
+
+    return 0;
+}
+
+
+/* --ask METHOD URL, the one option of two words. */
+
+static int
+option_ask(options_t *options, int argc, char **argv, int *i, fault_t *fault)
+{
+    if (options->ask_method) {
+        return fault_set(fault, STAGE_USAGE, 0, "--ask is given twice");
+    }
+
+    if (argc - *i < 3) {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "--ask needs a method and a URL");
+    }
+
+    options->ask_method = argv[*i + 1];
+    options->ask_url = argv[*i + 2];
+    *i += 2;
+
+    if (options->ask_method[0] == '\0'
+        || strlen(options->ask_method) > PROTOCOL_METHOD_MAX
+        || !utf8_is_printable(options->ask_method))
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the method of --ask is not 1 to %d characters",
+                         PROTOCOL_METHOD_MAX);
+    }
+
+    if (options->ask_url[0] == '\0'
+        || strlen(options->ask_url) > PROTOCOL_URL_MAX
+        || !utf8_is_printable(options->ask_url))
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the URL of --ask is not 1 to %d characters",
+                         PROTOCOL_URL_MAX);
+    }
+
+    if (strcmp(options->ask_method, "CONNECT") != 0
+        && strncasecmp(options->ask_url, "http://", 7) != 0
+        && strncasecmp(options->ask_url, "https://", 8) != 0)
+    {
+        return fault_set(fault, STAGE_USAGE, 0,
+                         "the URL of --ask begins with neither http:// nor "
+                         "https://");
+    }
 
     return 0;
 }
@@ -526,7 +587,7 @@ options_help(FILE *out)
 
     (void) fputs(
         "usage: jail run [OPTION]... -- COMMAND [ARG]...\n"
-        "       jail policy [--control SOCKET] NAME\n"
+        "       jail policy [--control SOCKET] NAME [--ask METHOD URL]\n"
         "       jail sweep\n"
         "       jail doctor [--json] [--compare] [--control SOCKET] "
         "[--policy NAME]\n"

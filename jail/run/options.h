@@ -36,6 +36,8 @@ typedef struct {
 typedef struct {
     const char   *policy;
     const char   *control;              /* never NULL unless offline */
+    const char   *ask_method;           /* of `jail policy --ask`, or NULL */
+    const char   *ask_url;
     bool          offline;
     const char   *code;                 /* a path, "-" or NULL */
     option_in_t   in[OPTIONS_IN_MAX];

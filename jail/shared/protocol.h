@@ -35,15 +35,20 @@
  *   -> {"v":1,"op":"policy","policy":NAME}
  *   <- {"ok":true,"policy":{...}}
  *
+ *   -> {"v":2,"op":"ask","policy":NAME,"method":TEXT,"url":TEXT}
+ *   <- {"ok":true,"verdict":"allowed" or "denied","reason":WORD,
+ *       "rule":NAME,"line":"FILE:NUMBER","credential":NAME,"detail":TEXT,
+ *       "hint":TEXT}                     each but the first two may be null
+ *
  *   <- {"ok":false,"error":WORD,"message":TEXT}            to any request
  *
- * Order.  A connection begins with open, resume or policy, within 5 s.  After
- * open the launcher builds the box, whose sockets `serve` hands over, within
- * 30 s; the box waits for the broker's reply to serve before it executes the
- * task.  near_limit has no reply.  close comes at any time after
- * open; its reply follows the task's last line in the audit.  After a refusal,
- * after close and after policy the broker closes the connection, and does not
- * read anything sent after these.  The launcher waits 5 s for a reply.
+ * Order.  A connection begins with open, resume, policy or ask, within 5 s.
+ * After open the launcher builds the box, whose sockets `serve` hands over,
+ * within 30 s; the box waits for the broker's reply to serve before it executes
+ * the task.  near_limit has no reply.  close comes at any time after open; its
+ * reply follows the task's last line in the audit.  After a refusal, after
+ * close, policy and ask the broker closes the connection, and does not read
+ * anything sent after these.  The launcher waits 5 s for a reply.
  *
  * The connection is the lease: if it ends without close, the task's doors and
  * connections are closed.  The broker's end of it is not the task's, though:
@@ -58,15 +63,20 @@
  * every address: a listening stream, or a bound datagram socket if the name
  * ends in "-udp".  The launcher serves the names it does not know as well.
  *
- * Versions.  "v" is required in open, resume and policy, and a broker refuses
- * one it does not serve.  A request with an unknown key is refused; unknown
+ * Versions.  "v" is required in open, resume, policy and ask.  A broker refuses
+ * one that it does not serve, and says which it serves.  Version 2 has ask; all
+ * else is as in version 1, which a launcher asks for where it needs no more,
+ * so that it works with an older broker.  The reply to open has the version
+ * that was asked for.  A request with an unknown key is refused; unknown
  * keys of a reply are ignored.  "ca_hash" may be absent.
  */
 
 #pragma once
 
 
-#define PROTOCOL_VERSION            1
+#define PROTOCOL_VERSION            1           /* the first, of all but ask */
+#define PROTOCOL_VERSION_ASK        2
+#define PROTOCOL_VERSION_MAX        2           /* that the broker serves */
 
 #define PROTOCOL_CONTROL            "/run/agent-broker/control.sock"
 
@@ -79,6 +89,7 @@
 #define PROTOCOL_NEAR_LIMIT         "near_limit"
 #define PROTOCOL_CLOSE              "close"
 #define PROTOCOL_POLICY             "policy"
+#define PROTOCOL_ASK                "ask"
 
 #define PROTOCOL_DRAIN              "drain"
 
@@ -105,6 +116,8 @@
 #define PROTOCOL_LEASE_MAX          511
 #define PROTOCOL_LABEL_MAX          128         /* external_id too */
 #define PROTOCOL_WORD_MAX           32          /* reason, limit */
+#define PROTOCOL_METHOD_MAX         64
+#define PROTOCOL_URL_MAX            8192
 #define PROTOCOL_SHA256_LEN         64          /* hex digits */
 #define PROTOCOL_POLICY_HASH_LEN    71          /* "sha256:" before these */
 

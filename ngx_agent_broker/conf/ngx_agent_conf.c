@@ -20,9 +20,8 @@ static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 static ngx_int_t ngx_agent_conf_place(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, const void *what);
-static void ngx_agent_conf_duplicate(ngx_conf_t *cf,
-    ngx_agent_main_conf_t *amcf, const void *first, const char *directive,
-    const char *err);
+static void ngx_agent_conf_duplicate(ngx_conf_t *cf, const char *file,
+    ngx_uint_t line, const char *directive, const char *err);
 static char *ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, bound_id_t id, policy_t *policy);
 static char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -74,18 +73,28 @@ char *
 ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    char        *rv, err[POLICY_ERROR_MAX];
-    ngx_str_t   *value;
-    ngx_conf_t   save;
+    char               *rv, err[POLICY_ERROR_MAX];
+    ngx_str_t          *value;
+    ngx_uint_t          i;
+    ngx_conf_t          save;
+    const policy_t     *first;
+    ngx_agent_place_t  *place;
 
     value = cf->args->elts;
 
     amcf->policy = policy_set_add(amcf->set, (char *) value[1].data, err);
+    place = amcf->places.elts;
 
     if (amcf->policy == NULL) {
-        ngx_agent_conf_duplicate(cf, amcf,
-                        policy_set_find(amcf->set, (char *) value[1].data),
-                        "invalid \"agent_policy\"", err);
+
+        first = policy_set_find(amcf->set, (char *) value[1].data);
+
+        for (i = 0; first && place[i].what != first; i++) { /* void */ }
+
+        ngx_agent_conf_duplicate(cf,
+                                 first ? (char *) place[i].file.data : NULL,
+                                 first ? place[i].line : 0,
+                                 "invalid \"agent_policy\"", err);
         return NGX_CONF_ERROR;
     }
 
@@ -173,27 +182,28 @@ char *
 ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    char               *rv, err[POLICY_ERROR_MAX];
-    ngx_str_t          *value;
-    ngx_conf_t          save;
-    ngx_agent_place_t  *place;
+    char                 *rv, err[POLICY_ERROR_MAX];
+    ngx_str_t            *value;
+    ngx_conf_t            save;
+    ngx_agent_place_t    *place;
+    const policy_rule_t  *first;
 
     value = cf->args->elts;
 
     amcf->rule = policy_add_rule(amcf->policy, (char *) value[1].data, err);
 
     if (amcf->rule == NULL) {
-        ngx_agent_conf_duplicate(cf, amcf, amcf->policy->earlier,
+        first = amcf->policy->earlier;
+        ngx_agent_conf_duplicate(cf, first ? first->file : NULL,
+                                 first ? first->line : 0,
                                  "invalid value in \"host\" directive", err);
         return NGX_CONF_ERROR;
     }
 
     amcf->rule_seen = 0;
     amcf->rule_trace = 0;
-
-    if (ngx_agent_conf_place(cf, amcf, amcf->rule) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
+    amcf->rule->file = (char *) cf->conf_file->file.name.data;
+    amcf->rule->line = (uint32_t) cf->conf_file->line;
 
     if (cmd->type & NGX_CONF_BLOCK) {
         save = *cf;
@@ -252,22 +262,14 @@ ngx_agent_conf_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 /* Says err; and where the first one is, if it is because of one. */
 
 static void
-ngx_agent_conf_duplicate(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
-    const void *first, const char *directive, const char *err)
+ngx_agent_conf_duplicate(ngx_conf_t *cf, const char *file, ngx_uint_t line,
+    const char *directive, const char *err)
 {
-    ngx_uint_t          i;
-    ngx_agent_place_t  *place;
-
-    place = amcf->places.elts;
-
-    for (i = 0; first && i < amcf->places.nelts; i++) {
-
-        if (place[i].what == first) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "%s: %s; the first is in %V:%ui,", directive,
-                               err, &place[i].file, place[i].line);
-            return;
-        }
+    if (file) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "%s: %s; the first is in %s:%ui,", directive, err,
+                           file, line);
+        return;
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s: %s", directive, err);

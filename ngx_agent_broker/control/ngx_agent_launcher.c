@@ -43,18 +43,27 @@ ngx_agent_launcher_netns(void)
 ngx_int_t
 ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
 {
-    json_t  *v;
+    int          least;
+    json_t      *v;
+    const char  *op;
 
     v = json_object_get(request, "v");
+    op = json_string_value(json_object_get(request, "op"));
 
-    if (!json_is_integer(v)
-        || json_integer_value(v) != PROTOCOL_VERSION)
+    least = ngx_strcmp(op, PROTOCOL_ASK) == 0 ? PROTOCOL_VERSION_ASK
+                                              : PROTOCOL_VERSION;
+
+    if (!json_is_integer(v) || json_integer_value(v) < least
+        || json_integer_value(v) > PROTOCOL_VERSION_MAX)
     {
         ngx_agent_launcher_refuse(l, PROTOCOL_BAD_VERSION,
-                                  "this broker speaks version %d only",
-                                  PROTOCOL_VERSION);
+                                  "this broker speaks versions %d to %d, and "
+                                  "\"%s\" needs version %d", PROTOCOL_VERSION,
+                                  PROTOCOL_VERSION_MAX, op, least);
         return NGX_DECLINED;
     }
+
+    l->version = (int) json_integer_value(v);
 
     return NGX_OK;
 }

@@ -29,6 +29,7 @@ typedef struct {
     ngx_agent_main_conf_t *amcf;
 
     ngx_agent_phase_e      phase;
+    int                    version;         /* that it has asked for */
     ngx_agent_task_t      *task;
 
     struct ucred           peer;
@@ -74,6 +75,12 @@ void ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line,
 void ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request);
 void ngx_agent_open_serve(ngx_agent_launcher_t *l, json_t *request);
 void ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request);
+
+
+/* ngx_agent_question.c */
+
+/* What would a request be answered, and by which rule? */
+void ngx_agent_question(ngx_agent_launcher_t *l, json_t *request);
 
 
 /* ngx_agent_launcher.c */

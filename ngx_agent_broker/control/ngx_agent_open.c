@@ -333,7 +333,7 @@ ngx_agent_open_reply(ngx_agent_launcher_t *l, const policy_t *policy)
     }
 
     reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:s, s:o, s:I, s:s}",
-                      "ok", 1, "v", PROTOCOL_VERSION,
+                      "ok", 1, "v", l->version,
                       "task_id", l->task->id, PROTOCOL_ID_LEN,
                       "limits", limits, "box", box,
                       "ca", l->amcf->ca_pem, "ca_hash", l->amcf->ca_hash,

@@ -47,6 +47,8 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
                         IN(OPENED)|IN(SERVING)|IN(DRAINED), 0 },
 
     [MESSAGE_POLICY] = { ngx_agent_ops_policy, IN(NEW), 0 },
+
+    [MESSAGE_ASK] = { ngx_agent_question, IN(NEW), 0 },
 };
 
 

@@ -74,6 +74,13 @@ static const message_row_t  message_table[MESSAGE_OPS] = {
         { "v", KEY_ANY, 0, false },
         { "policy", KEY_TEXT, 255, true },
     } },
+
+    [MESSAGE_ASK] = { PROTOCOL_ASK, {
+        { "v", KEY_ANY, 0, false },
+        { "policy", KEY_TEXT, 255, true },
+        { "method", KEY_TEXT, PROTOCOL_METHOD_MAX, true },
+        { "url", KEY_TEXT, PROTOCOL_URL_MAX, true },
+    } },
 };
 
 

@@ -18,6 +18,7 @@ typedef enum {
     MESSAGE_NEAR_LIMIT,
     MESSAGE_CLOSE,
     MESSAGE_POLICY,
+    MESSAGE_ASK,
     MESSAGE_OPS
 } message_op_t;
 

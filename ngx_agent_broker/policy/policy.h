@@ -62,6 +62,8 @@ typedef struct {
     policy_pem_t       *pem;           /* the set's copy, once it has one */
     address_range_t    *ranges;        /* `private` */
     size_t              ranges_count;
+    const char         *file;          /* the configuration's, and where in */
+    uint32_t            line;          /* it; NULL: unknown; not in the text */
     void               *data;          /* the loader's own, see data_free */
 } policy_rule_t;
 

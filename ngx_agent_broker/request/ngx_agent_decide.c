@@ -21,8 +21,6 @@ static target_error_t ngx_agent_decide_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_decide_rule(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static ngx_agent_reason_e ngx_agent_decide_request(ngx_agent_ctx_t *ctx,
-    const policy_rule_t *rule);
 static void ngx_agent_decide_resume(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_decide_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
@@ -181,9 +179,7 @@ ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log, ngx_agent_ctx_t *ctx)
 }
 
 
-/* Does the rule allow what is requested?  A CONNECT asks for nothing yet. */
-
-static ngx_agent_reason_e
+ngx_agent_reason_e
 ngx_agent_decide_request(ngx_agent_ctx_t *ctx, const policy_rule_t *rule)
 {
     target_t  *t;

@@ -22,6 +22,13 @@ ngx_agent_reason_e ngx_agent_decide_bounds(ngx_agent_task_t *task);
 ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
     const authority_t *name, const policy_rule_t **rule);
 
+/*
+ * Does the rule allow the method and the path of ctx's target?  ctx->why may
+ * say why not.  A CONNECT asks for neither.
+ */
+ngx_agent_reason_e ngx_agent_decide_request(ngx_agent_ctx_t *ctx,
+    const policy_rule_t *rule);
+
 /* May the task connect to this host and port?  For TLS and DNS. */
 ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_task_t *task,
     ngx_log_t *log, const authority_t *name);

@@ -197,13 +197,13 @@ for my $case (
        "an operation with $what is refused as bad_request");
 }
 
-for my $v (undef, 0, 2, -1, '1', 1.5, [1], JSON::PP::true()) {
+for my $v (undef, 0, 3, -1, '1', 1.5, [1], JSON::PP::true()) {
     my $name = connection();
     my %message = (%{ $op{open} }, v => $v);
     delete $message{v} if !defined $v;
     my $reply = $l->ask($name, \%message);
     my $shown = !defined $v ? 'none' : ref $v ? 'another type' : "'$v'";
-    like($reply->{message}, qr/speaks version 1/,
+    like($reply->{message}, qr/speaks versions 1 to 2/,
          "the version $shown is refused with the versions that are served");
     is(refusal($l, $name, $reply), 'version',
        "the version $shown is refused as version");

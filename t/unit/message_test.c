@@ -179,6 +179,8 @@ test_keys(void **state)
         { MESSAGE_CLOSE, ",\"reason\":\"ok\"",
           " reason exit_code usage " },
         { MESSAGE_POLICY, ",\"policy\":\"a\"", " v policy " },
+        { MESSAGE_ASK, ",\"policy\":\"a\",\"method\":\"a\",\"url\":\"a\"",
+          " v policy method url " },
     };
 
     static const struct {
@@ -189,6 +191,7 @@ test_keys(void **state)
         { "label", "\"a\"" }, { "code_sha256", "\"" HASH "\"" },
         { "env", "{}" }, { "task_id", "\"" ID "\"" }, { "lease", "\"x\"" },
         { "limit", "\"x\"" }, { "used", "1" }, { "reason", "\"ok\"" },
+        { "method", "\"a\"" }, { "url", "\"a\"" },
         { "exit_code", "1" }, { "usage", "{}" }, { "task", "\"x\"" },
         { "", "1" }, { "Policy", "\"a\"" }, { "v ", "1" }, { "ok", "true" },
     };
