@@ -143,13 +143,16 @@ class Server:
 
     def reply(self, query, proto, peer=None, astray=None):
         name, kind, question = parse_question(query)
-        rcode, answers, ttl, entry = self.records.answer(name.lower(), kind)
 
         if astray:
+            entry = self.records.find(name.lower()) or {}
             if "elsewhere" not in entry or kind != "A":
                 return None
+            rcode, ttl = "NOERROR", 60
             answers = [("A", entry["elsewhere"], name.lower())]
         else:
+            rcode, answers, ttl, entry = self.records.answer(name.lower(),
+                                                             kind)
             self.log({"name": name, "type": kind, "proto": proto,
                       "rcode": rcode, "answers": [v for _, v, _ in answers],
                       "from": peer[1]})
