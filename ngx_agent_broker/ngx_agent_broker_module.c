@@ -30,8 +30,9 @@
  *
  *   door/      listens inside the boxes
  *                ngx_agent_door.h ngx_agent_door.c (a launcher's sockets are
- *                checked) ngx_agent_accept.c ngx_agent_first_bytes.c (CONNECT,
- *                TLS or HTTP) ngx_agent_tls.c mint.h mint.c (TLS that ends at
+ *                checked) ngx_agent_accept.c ngx_agent_unread.c (of a task that
+ *                is past its refusals) ngx_agent_first_bytes.c (CONNECT, TLS or
+ *                HTTP) ngx_agent_tls.c mint.h mint.c (TLS that ends at
  *                a door) ngx_agent_tunnel.h ngx_agent_tunnel.c
  *                ngx_agent_tunnel_flow.c (TLS that is passed through)
  *                ngx_agent_dns.c (names)
@@ -51,7 +52,8 @@
  *
  *   audit/     records what was decided, and how it ended
  *                ngx_agent_audit.h ngx_agent_events.c (a request's and a
- *                task's lines) ngx_agent_audit_broker.c (the broker's own)
+ *                task's lines) ngx_agent_counted.c (many in one line)
+ *                ngx_agent_audit_broker.c (the broker's own)
  *                ngx_agent_audit.c (writing) ngx_agent_audit_file.c (the
  *                file, and its reopening) ngx_agent_audit_shared.h
  *                ngx_agent_audit_shared.c (the writers of it)
@@ -61,9 +63,10 @@
  *   task/      knows the live tasks, and what they have used
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
  *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
- *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_usage.c (shared
- *                memory) ngx_agent_policies.c (a worker's compiled copy)
- *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
+ *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_usage.c
+ *                ngx_agent_refusals.c (shared memory) ngx_agent_policies.c (a
+ *                worker's compiled copy) ngx_agent_main_conf.h
+ *                ngx_agent_lease.c ngx_agent_state.c
  *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c policy_host.c

@@ -105,6 +105,8 @@
 #define PROTOCOL_TASK_UNKNOWN       "task_unknown"
 #define PROTOCOL_LEASE_INVALID      "lease_invalid"
 #define PROTOCOL_AUDIT_BUDGET       "audit_budget"
+#define PROTOCOL_REFUSALS           "refusals"
+#define PROTOCOL_OVERDUE            "overdue"
 #define PROTOCOL_BUSY               "busy"
 #define PROTOCOL_INTERNAL           "internal"
 

@@ -158,7 +158,7 @@ void ngx_agent_audit_shared_serve(void);
 
 /* ngx_agent_audit.c */
 
-/* Posted when a task has used its budget up; control/ handles it. */
+/* Posted when a task is to end by a bound of it; control/ handles it. */
 extern ngx_event_t  ngx_agent_audit_over;
 
 /* In the master, once the file is there: lines can be written. */
@@ -195,6 +195,26 @@ ngx_uint_t ngx_agent_audit_is_failing(void);
 
 /* The number of the line that this process wrote last. */
 uint64_t ngx_agent_audit_last(void);
+
+
+/* ngx_agent_counted.c */
+
+/*
+ * One more was refused by this bound, without a line of its own; of the host
+ * that it asked for, where it is known.  Those of `names` and `refusals` were
+ * counted as denied before, by ngx_agent_refusals_spend().
+ */
+void ngx_agent_counted(const u_char *id, ngx_agent_counted_e kind,
+    const void *host, size_t len);
+
+/* Tells what is due of this task, if it is this worker's to tell. */
+void ngx_agent_counted_tell(const u_char *id);
+
+/* The rest, of a slot that was freed. */
+void ngx_agent_counted_rest(const u_char *id, ngx_agent_slot_view_t *view);
+
+/* The totals, for the line of the task's end. */
+void ngx_agent_counted_keys(audit_line_t *line, ngx_agent_slot_view_t *view);
 
 
 /* ngx_agent_events.c */

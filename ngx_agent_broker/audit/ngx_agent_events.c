@@ -179,6 +179,7 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
 ngx_int_t
 ngx_agent_events_log(ngx_http_request_t *r)
 {
+    ngx_int_t                   rc;
     ngx_str_t                   text, host;
     audit_line_t                line;
     ngx_agent_ctx_t            *ctx;
@@ -209,7 +210,14 @@ ngx_agent_events_log(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
+    rc = ngx_agent_refusals_spend(task);
+
+    if (rc == NGX_ABORT) {
+        ngx_agent_task_shut(r->connection);
+    }
+
+    if (rc != NGX_OK) {
+        ngx_agent_counted(task->id, NGX_AGENT_COUNTED_REFUSALS, NULL, 0);
         return NGX_OK;
     }
 
@@ -453,12 +461,15 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
                    "agent: task %*s ended: %s", (size_t) PROTOCOL_ID_LEN, id,
                    reason ? reason : "-");
 
+    ngx_agent_counted_rest(id, view);
+
     ngx_agent_audit_begin(&line, "task_end", id, view->policy,
                           view->policy_hash, view->uid);
 
     audit_line_word(&line, "reason", reason);
     audit_line_number(&line, "allowed", (int64_t) view->allowed);
     audit_line_number(&line, "denied", (int64_t) view->denied);
+    ngx_agent_counted_keys(&line, view);
     audit_line_number(&line, "audit_lines", (int64_t) view->audit_lines + 1);
 
     if (claimed) {

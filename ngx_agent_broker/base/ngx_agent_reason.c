@@ -38,6 +38,18 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
     [NGX_AGENT_REASON_REQUESTS] = { "requests", 429,
         "this task has made all requests that its policy allows" },
 
+    [NGX_AGENT_REASON_RATE] = { "rate", 429,
+        "this task makes more requests a second than its policy allows: wait "
+        "a second, then make fewer at a time" },
+
+    [NGX_AGENT_REASON_CONNECTIONS] = { "connections", 429,
+        "this task has as many requests under way as its policy allows: wait "
+        "until one has ended" },
+
+    [NGX_AGENT_REASON_HANDSHAKES] = { "handshakes", 429,
+        "this task begins TLS more often a second than its policy allows: "
+        "keep connections and use them again" },
+
     [NGX_AGENT_REASON_MINTS] = { "mints", 403,
         "this task has used TLS with as many hosts as its policy allows" },
 

@@ -520,9 +520,10 @@ ngx_agent_control_write(ngx_event_t *wev)
 
 /*
  * A box that has filled its share of the audit: nothing more of it is
- * recorded, so nothing more is done for it.  What it was refused meanwhile is
- * counted in the line of its end.  Found by the worker that writes the last
- * line, and by the sweep of the one that has the lease.
+ * recorded, so nothing more is done for it.  Or one that goes on after it was
+ * refused far too often, or is there long after its time.  What it was refused
+ * meanwhile is counted in the line of its end.  Found by the worker that sees
+ * it first, and by the sweep of the one that has the lease.
  */
 
 static void
@@ -535,15 +536,21 @@ ngx_agent_control_end_over(ngx_event_t *ev)
     ngx_agent_queue_each(q, &ngx_agent_launchers) {
         l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
 
-        if (l->phase != NGX_AGENT_SERVING
+        if ((l->phase != NGX_AGENT_SERVING && l->phase != NGX_AGENT_DRAINED)
             || ngx_agent_slot_view(l->task->id, &view) != NGX_OK
-            || !view.is_over || view.sequence != l->task->sequence)
+            || view.sequence != l->task->sequence)
         {
             continue;
         }
 
-        l->is_over = 1;
-        ngx_agent_launcher_cut(l);
+        l->over = view.is_over ? NGX_AGENT_END_BUDGET
+                  : view.is_spent ? NGX_AGENT_END_REFUSALS
+                  : view.is_overdue ? NGX_AGENT_END_OVERDUE
+                                    : NGX_AGENT_END_NOT;
+
+        if (l->over) {
+            ngx_agent_launcher_cut(l);
+        }
     }
 }
 
@@ -567,7 +574,9 @@ ngx_agent_control_sweep(ngx_event_t *ev)
     ngx_agent_control_end_over(ev);
 
     while (ngx_agent_slot_expired(id, &view) == NGX_OK) {
-        ngx_agent_events_task_end(id, &view, "launcher_lost", NULL);
+        ngx_agent_events_task_end(id, &view,
+                                  view.is_overdue ? "overdue"
+                                                  : "launcher_lost", NULL);
     }
 
     q = ngx_queue_head(&ngx_agent_launchers);
@@ -577,11 +586,16 @@ ngx_agent_control_sweep(ngx_event_t *ev)
         l = ngx_queue_data(q, ngx_agent_launcher_t, queue);
         q = ngx_queue_next(q);
 
-        if ((l->phase == NGX_AGENT_SERVING || l->phase == NGX_AGENT_DRAINED)
-            && ngx_agent_slot_view(l->task->id, &view) != NGX_OK)
-        {
-            ngx_agent_control_finish(l);
+        if (l->phase != NGX_AGENT_SERVING && l->phase != NGX_AGENT_DRAINED) {
+            continue;
         }
+
+        if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
+            ngx_agent_control_finish(l);
+            continue;
+        }
+
+        ngx_agent_counted_tell(l->task->id);
     }
 
     ngx_add_timer(ev, NGX_AGENT_SWEEP);

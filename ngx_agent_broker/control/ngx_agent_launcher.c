@@ -15,6 +15,23 @@
 static void ngx_agent_launcher_idle(ngx_agent_task_t *task);
 
 
+static const struct {
+    const char  *error;
+    const char  *message;
+} ngx_agent_ends[] = {
+
+    [NGX_AGENT_END_BUDGET] = { PROTOCOL_AUDIT_BUDGET,
+        "the task has used up its audit_budget, and has ended" },
+
+    [NGX_AGENT_END_REFUSALS] = { PROTOCOL_REFUSALS,
+        "the task went on after all refusals that its policy allows, and has "
+        "ended: stop at the first refusal of a kind, or raise \"refusals\"" },
+
+    [NGX_AGENT_END_OVERDUE] = { PROTOCOL_OVERDUE,
+        "the task was still there a minute after its wall clock, and has "
+        "ended" },
+};
+
 static uint64_t      ngx_agent_netns;       /* the broker's own */
 static ngx_socket_t  ngx_agent_parked[NGX_AGENT_PARKED_MAX];
 static uid_t         ngx_agent_parked_uid[NGX_AGENT_PARKED_MAX];
@@ -276,16 +293,15 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
 
     (void) ngx_agent_audit_flush();
 
-    if (l->is_over) {
-        ngx_agent_launcher_end(l, "audit_budget", NULL);
+    if (l->over) {
+        ngx_agent_launcher_end(l, ngx_agent_ends[l->over].error, NULL);
 
         l->phase = NGX_AGENT_DONE;
 
         ngx_agent_launcher_send(l,
                  json_pack("{s:b, s:s, s:s}", "ok", 0,
-                           "error", PROTOCOL_AUDIT_BUDGET,
-                           "message", "the task has used up its audit_budget, "
-                           "and has ended"));
+                           "error", ngx_agent_ends[l->over].error,
+                           "message", ngx_agent_ends[l->over].message));
         return;
     }
 

@@ -22,6 +22,16 @@ typedef enum {
 } ngx_agent_phase_e;
 
 
+/* Why the broker itself ends a task. */
+
+typedef enum {
+    NGX_AGENT_END_NOT = 0,
+    NGX_AGENT_END_BUDGET,
+    NGX_AGENT_END_REFUSALS,
+    NGX_AGENT_END_OVERDUE
+} ngx_agent_end_e;
+
+
 typedef struct {
     ngx_queue_t            queue;           /* of the worker's launchers */
     ngx_connection_t      *connection;
@@ -52,7 +62,7 @@ typedef struct {
     ngx_uint_t             near_limits;     /* recorded so far */
 
     json_t                *request;         /* of `close`, while cutting */
-    unsigned               is_over:1;       /* cut by its audit_budget */
+    ngx_agent_end_e        over;            /* cut by a bound of its own */
 } ngx_agent_launcher_t;
 
 

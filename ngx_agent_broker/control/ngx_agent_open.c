@@ -416,6 +416,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     if (ngx_agent_slot_view(task->id, &view) == NGX_OK) {
         task->connections_max = view.connections;
+        l->expires = ngx_time() + (time_t) (view.left + 999) / 1000;
     }
 
     n = l->fds_count;

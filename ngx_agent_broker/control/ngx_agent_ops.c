@@ -59,7 +59,7 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
     json_t        *request;
     message_op_t   op;
 
-    if (l->is_over) {
+    if (l->over) {
         return;                             /* it crossed the end of its task */
     }
 

@@ -56,6 +56,11 @@ ngx_agent_accept(ngx_event_t *rev)
     }
 
     rev->ready = 0;
+
+    if (ngx_agent_unread(rev)) {
+        return;
+    }
+
     err = 0;
     room = ngx_agent_accept_room(door->task);
 

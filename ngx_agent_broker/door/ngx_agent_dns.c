@@ -24,8 +24,8 @@ typedef struct {
 
 static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
     const char *door, u_char *query, size_t n, u_char *answer);
-static void ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
-    dns_query_t *query, ngx_agent_reason_e reason);
+static ngx_int_t ngx_agent_dns_audit(ngx_agent_task_t *task,
+    const char *door, dns_query_t *query, ngx_agent_reason_e reason);
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
 
@@ -53,6 +53,20 @@ ngx_agent_dns_udp(ngx_event_t *rev)
 
     lc = rev->data;
     door = ngx_queue_data(lc->listening, ngx_agent_door_t, ls);
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        if (ngx_add_event(rev, NGX_READ_EVENT, 0) == NGX_ERROR) {
+            ngx_agent_task_close_door(door);
+        }
+
+        return;
+    }
+
+    if (ngx_agent_unread(rev)) {
+        return;
+    }
 
     for (i = 0; i < NGX_AGENT_DNS_BATCH; i++) {
 
@@ -274,23 +288,24 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
         reason = NGX_AGENT_REASON_HOST;
     }
 
-    if (rc != NGX_BUSY) {
-        ngx_agent_dns_audit(task, door, &query, reason);
-    }
+    rc = ngx_agent_dns_audit(task, door, &query, reason);
 
-    return kind == DNS_GARBAGE ? 0 : dns_answer(&query, NULL, answer);
+    return kind == DNS_GARBAGE || rc == NGX_ABORT
+           ? 0 : dns_answer(&query, NULL, answer);
 }
 
 
 /*
  * Records a refusal in the audit, and in the task's result: a program that
  * resolves a name before it connects makes no request that could be refused.
+ * NGX_ABORT: it is not even answered.
  */
 
-static void
+static ngx_int_t
 ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     dns_query_t *query, ngx_agent_reason_e reason)
 {
+    ngx_int_t               rc;
     char                    text[NGX_AGENT_HINT_MAX];
     authority_t            *name;
     audit_line_t            line;
@@ -298,8 +313,14 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     ngx_agent_policies_t   *set;
     ngx_agent_slot_view_t   view;
 
-    if (ngx_agent_usage_spend(task->id, BOUND_REFUSALS) == NGX_BUSY) {
-        return;
+    rc = ngx_agent_refusals_spend(task);
+
+    if (rc != NGX_OK || reason == NGX_AGENT_REASON_NAMES) {
+        ngx_agent_counted(task->id, rc != NGX_OK
+                                    ? NGX_AGENT_COUNTED_REFUSALS
+                                    : NGX_AGENT_COUNTED_NAMES,
+                          query->text, ngx_strlen(query->text));
+        return rc;
     }
 
     ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
@@ -346,4 +367,6 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
     if (set) {
         ngx_agent_policies_release(set);
     }
+
+    return NGX_OK;
 }

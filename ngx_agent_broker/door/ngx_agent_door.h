@@ -35,6 +35,15 @@ ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
 void ngx_agent_accept(ngx_event_t *rev);
 
 
+/* ngx_agent_unread.c */
+
+/*
+ * Closes what waits at a door of a task that is past its refusals, and pauses
+ * the door: 1.  0: there is nothing, or the task may be read.
+ */
+ngx_uint_t ngx_agent_unread(ngx_event_t *rev);
+
+
 /* ngx_agent_first_bytes.c */
 
 /* The handler of a new connection, until its first bytes are read. */

@@ -10,6 +10,14 @@
 #define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
 
 
+#define ngx_agent_refuse_waited(reason)                                       \
+    ((reason) == NGX_AGENT_REASON_RATE                                        \
+     || (reason) == NGX_AGENT_REASON_CONNECTIONS                              \
+     || (reason) == NGX_AGENT_REASON_HANDSHAKES)
+
+
+static ngx_int_t ngx_agent_refuse_header(ngx_http_request_t *r,
+    const char *key, const char *value);
 static const char *ngx_agent_refuse_hint_hosts(const policy_t *policy,
     char text[NGX_AGENT_HINT_MAX]);
 static const char *ngx_agent_refuse_hint_rule(const policy_rule_t *rule,
@@ -27,7 +35,14 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     ngx_uint_t                 status;
     ngx_http_complex_value_t   cv;
 
-    if (ngx_agent_refuse_record(r->pool, ctx, reason, why, &body) != NGX_OK) {
+    rc = ngx_agent_refuse_record(r->pool, ctx, reason, why, &body);
+
+    if (rc == NGX_ABORT) {
+        ngx_agent_task_shut(r->connection);
+        return NGX_HTTP_CLOSE;
+    }
+
+    if (rc != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -35,6 +50,12 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
     if (ngx_agent_refuse_mark(r, status == 403 ? "denied" : "failed")
         != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (ngx_agent_refuse_waited(ctx->reason)
+        && ngx_agent_refuse_header(r, "Retry-After", "1") != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -81,25 +102,48 @@ ngx_int_t
 ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body)
 {
-    char         text[NGX_AGENT_HINT_MAX];
-    ngx_int_t    rc;
-    const char  *hint;
+    char          text[NGX_AGENT_HINT_MAX];
+    ngx_int_t     rc;
+    const char   *hint;
+    authority_t  *name;
 
     ctx->state = NGX_AGENT_REFUSED;
     ctx->reason = reason;
     ctx->why = why;
 
-    /* the first past the bound writes a line, the others are only counted */
+    name = &ctx->target.authority;
 
-    rc = ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS);
+    if (ngx_agent_refuse_waited(reason)) {
+
+        /* more slowly it would have been allowed: `refusals` is not for it */
+
+        ngx_agent_counted(ctx->task->id,
+                          reason == NGX_AGENT_REASON_RATE
+                          ? NGX_AGENT_COUNTED_RATE
+                          : reason == NGX_AGENT_REASON_CONNECTIONS
+                            ? NGX_AGENT_COUNTED_CONNECTIONS
+                            : NGX_AGENT_COUNTED_HANDSHAKES,
+                          name->host, name->host_len);
+
+        hint = ngx_agent_reason(reason)->hint;
+        goto body;
+    }
+
+    rc = ngx_agent_refusals_spend(ctx->task);
 
     if (rc != NGX_OK && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
+
+        ngx_agent_counted(ctx->task->id, NGX_AGENT_COUNTED_REFUSALS,
+                          name->host, name->host_len);
+
+        if (rc == NGX_ABORT) {
+            return NGX_ABORT;
+        }
+
         ctx->reason = ngx_agent_usage_is_over(ctx->task->id)
                       ? NGX_AGENT_REASON_BUDGET : NGX_AGENT_REASON_REFUSALS;
         ctx->why = NULL;
-    }
 
-    if (rc == NGX_BUSY && reason != NGX_AGENT_REASON_TASK_UNKNOWN) {
         hint = ngx_agent_reason(ctx->reason)->hint;
         goto body;
     }
@@ -297,6 +341,14 @@ ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 ngx_int_t
 ngx_agent_refuse_mark(ngx_http_request_t *r, const char *how)
 {
+    return ngx_agent_refuse_header(r, "X-Agent-Broker", how);
+}
+
+
+static ngx_int_t
+ngx_agent_refuse_header(ngx_http_request_t *r, const char *key,
+    const char *value)
+{
     ngx_table_elt_t  *header;
 
     header = ngx_list_push(&r->headers_out.headers);
@@ -305,9 +357,10 @@ ngx_agent_refuse_mark(ngx_http_request_t *r, const char *how)
     }
 
     header->hash = 1;
-    ngx_str_set(&header->key, "X-Agent-Broker");
-    header->value.data = (u_char *) how;
-    header->value.len = ngx_strlen(how);
+    header->key.data = (u_char *) key;
+    header->key.len = ngx_strlen(key);
+    header->value.data = (u_char *) value;
+    header->value.len = ngx_strlen(value);
 
     return NGX_OK;
 }

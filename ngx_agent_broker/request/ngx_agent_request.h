@@ -106,7 +106,10 @@ ngx_int_t ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
     ngx_str_t *body);
 
-/* Records a refusal, and makes its body. */
+/*
+ * Records a refusal, and makes its body.  NGX_ABORT: the task is so far past
+ * its refusals that it gets no answer, and the connection is closed.
+ */
 ngx_int_t ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason, const char *why, ngx_str_t *body);
 

@@ -9,11 +9,15 @@
 #include "task/ngx_agent_zone.h"
 
 
+#define NGX_AGENT_COUNTED_TIME  1000        /* ms from line to line */
+
+
 /* These expect the zone's lock to be held. */
 
 static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
 static ngx_agent_slot_t *ngx_agent_slot_of_netns(uint64_t netns);
-static void ngx_agent_slot_destroy(ngx_agent_slot_t *slot);
+static void ngx_agent_slot_take_out(ngx_agent_slot_t *slot,
+    ngx_agent_slot_view_t *view);
 static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
 static uint32_t ngx_agent_slot_key(const u_char *id);
@@ -41,6 +45,7 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
     slot->owner = ngx_pid;
     slot->uid = uid;
     slot->pid = pid;
+    slot->life = life;
     slot->expires = ngx_current_msec + life;
 
     (void) ngx_cpystrn(slot->policy, (u_char *) policy->name,
@@ -87,6 +92,10 @@ ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
     if (other && other != slot) {
         rc = NGX_BUSY;
         goto done;
+    }
+
+    if (slot->netns == 0) {
+        slot->expires = ngx_current_msec + slot->life;
     }
 
     slot->netns = netns;
@@ -149,8 +158,7 @@ ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
     slot = ngx_agent_slot_lock(id);
 
     if (slot && slot->sequence == sequence) {
-        ngx_agent_slot_copy(slot, view);
-        ngx_agent_slot_destroy(slot);
+        ngx_agent_slot_take_out(slot, view);
         rc = NGX_OK;
     }
 
@@ -189,8 +197,7 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
                > NGX_AGENT_RESUME_TIME)
         {
             ngx_memcpy(id, slot->id, PROTOCOL_ID_LEN);
-            ngx_agent_slot_copy(slot, view);
-            ngx_agent_slot_destroy(slot);
+            ngx_agent_slot_take_out(slot, view);
             rc = NGX_OK;
             break;
         }
@@ -199,6 +206,115 @@ ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view)
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
 
     return rc;
+}
+
+
+ngx_agent_reason_e
+ngx_agent_slot_counted_reason(ngx_agent_counted_e kind)
+{
+    static const ngx_agent_reason_e  reasons[NGX_AGENT_COUNTED] = {
+        [NGX_AGENT_COUNTED_RATE] = NGX_AGENT_REASON_RATE,
+        [NGX_AGENT_COUNTED_CONNECTIONS] = NGX_AGENT_REASON_CONNECTIONS,
+        [NGX_AGENT_COUNTED_HANDSHAKES] = NGX_AGENT_REASON_HANDSHAKES,
+        [NGX_AGENT_COUNTED_NAMES] = NGX_AGENT_REASON_NAMES,
+        [NGX_AGENT_COUNTED_REFUSALS] = NGX_AGENT_REASON_REFUSALS,
+        [NGX_AGENT_COUNTED_BUDGET] = NGX_AGENT_REASON_BUDGET,
+    };
+
+    return reasons[kind];
+}
+
+
+void
+ngx_agent_slot_count(const u_char *id, ngx_agent_counted_e kind,
+    const void *host, size_t len)
+{
+    ngx_agent_slot_t     *slot;
+    ngx_agent_counted_t  *counted;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->denied += (kind <= NGX_AGENT_COUNTED_HANDSHAKES);
+
+        if (kind == NGX_AGENT_COUNTED_REFUSALS
+            && ngx_agent_zone_is_over(slot))
+        {
+            kind = NGX_AGENT_COUNTED_BUDGET;
+        }
+
+        counted = &slot->counted[kind];
+
+        if (counted->count++ == counted->told) {
+            counted->host_len = (uint8_t) ngx_min(len, 255);
+
+            if (len) {
+                ngx_memcpy(counted->host, host,
+                           ngx_min(len, NGX_AGENT_COUNTED_HOST));
+            }
+        }
+    }
+
+    ngx_agent_slot_unlock();
+}
+
+
+/*
+ * Only the worker that has the lease writes: it also writes the task's end,
+ * which comes after all of them.
+ */
+
+ngx_int_t
+ngx_agent_slot_untold(const u_char *id,
+    ngx_agent_counted_t counted[NGX_AGENT_COUNTED])
+{
+    ngx_int_t          rc;
+    ngx_uint_t         i;
+    ngx_agent_slot_t  *slot;
+
+    rc = NGX_DECLINED;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot == NULL || slot->owner != ngx_pid
+        || (slot->counted_next
+            && (ngx_msec_int_t) (ngx_current_msec - slot->counted_next) < 0))
+    {
+        goto done;
+    }
+
+    for (i = 0; i < NGX_AGENT_COUNTED; i++) {
+
+        if (slot->counted[i].count != slot->counted[i].told) {
+            rc = NGX_OK;
+        }
+    }
+
+    if (rc == NGX_OK) {
+        slot->counted_next = (ngx_current_msec + NGX_AGENT_COUNTED_TIME) | 1;
+        ngx_memcpy(counted, slot->counted, sizeof(slot->counted));
+    }
+
+done:
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+void
+ngx_agent_slot_told(const u_char *id, ngx_agent_counted_e kind, uint64_t n)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->counted[kind].told += n;
+    }
+
+    ngx_agent_slot_unlock();
 }
 
 
@@ -271,9 +387,12 @@ ngx_agent_slot_of_netns(uint64_t netns)
 
 
 static void
-ngx_agent_slot_destroy(ngx_agent_slot_t *slot)
+ngx_agent_slot_take_out(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
 {
     ngx_queue_t  *q;
+
+    ngx_agent_slot_copy(slot, view);
+    ngx_memcpy(view->counted, slot->counted, sizeof(view->counted));
 
     while (!ngx_queue_empty(&slot->refusals)) {
         q = ngx_queue_head(&slot->refusals);
@@ -300,6 +419,9 @@ ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
     view->denied = slot->denied;
     view->audit_lines = slot->used[BOUND_AUDIT_LINES];
     view->is_over = ngx_agent_zone_is_over(slot);
+    view->is_spent = slot->is_spent;
+    view->left = slot->expires - ngx_current_msec;
+    view->is_overdue = ((ngx_msec_int_t) view->left < 0);
     ngx_memcpy(view->policy, slot->policy, sizeof(view->policy));
     ngx_memcpy(view->policy_hash, slot->policy_hash,
                sizeof(view->policy_hash));

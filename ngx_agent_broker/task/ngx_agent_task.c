@@ -134,6 +134,21 @@ ngx_agent_task_cut(ngx_agent_task_t *task)
 }
 
 
+/* As above; all streams of it, where it is one of HTTP/2. */
+
+void
+ngx_agent_task_shut(ngx_connection_t *c)
+{
+    ngx_agent_connection_t  *ac;
+
+    ac = ngx_agent_task_connection(c);
+
+    if (ac) {
+        (void) shutdown(ac->connection->fd, SHUT_RDWR);
+    }
+}
+
+
 /* The one handler of all doors, by which a connection of a box is known. */
 
 void

@@ -22,6 +22,7 @@
 
 
 #define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
+#define NGX_AGENT_COUNTED_HOST   64         /* more of a name is cut */
 #define NGX_AGENT_RESUME_TIME    12000      /* a launcher tries for 10 s */
 
 
@@ -41,6 +42,30 @@ typedef struct {
 } ngx_agent_refusal_t;
 
 
+/*
+ * What a bound refuses unread has no line of its own: it is counted, by the
+ * bound, and told in one line a second.
+ */
+
+typedef enum {
+    NGX_AGENT_COUNTED_RATE = 0,
+    NGX_AGENT_COUNTED_CONNECTIONS,
+    NGX_AGENT_COUNTED_HANDSHAKES,           /* up to here not of `refusals` */
+    NGX_AGENT_COUNTED_NAMES,
+    NGX_AGENT_COUNTED_REFUSALS,
+    NGX_AGENT_COUNTED_BUDGET,
+    NGX_AGENT_COUNTED
+} ngx_agent_counted_e;
+
+
+typedef struct {
+    uint64_t           count;
+    uint64_t           told;                /* of these, in lines */
+    uint8_t            host_len;            /* as it was asked for */
+    u_char             host[NGX_AGENT_COUNTED_HOST];  /* the first untold */
+} ngx_agent_counted_t;
+
+
 typedef struct {
     ngx_rbtree_node_t  node;                /* by the id's first bytes */
     ngx_queue_t        queue;               /* of all slots */
@@ -51,6 +76,7 @@ typedef struct {
     uid_t              uid;
     ngx_pid_t          pid;                 /* the launcher's */
     uint64_t           netns;               /* 0 until `serve` */
+    ngx_msec_t         life;                /* ms from `serve` on */
     ngx_msec_t         expires;             /* on ngx_current_msec's clock */
     ngx_msec_t         orphaned;            /* owner found dead, or 0 */
 
@@ -63,8 +89,13 @@ typedef struct {
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
+    ngx_msec_t         pause;               /* of the doors, past refusals */
+    ngx_uint_t         is_spent;            /* so far past that it ends */
     ngx_uint_t         refusals_count;
     ngx_queue_t        refusals;
+
+    ngx_agent_counted_t  counted[NGX_AGENT_COUNTED];
+    ngx_msec_t           counted_next;      /* line, not before */
 } ngx_agent_slot_t;
 
 
@@ -76,12 +107,17 @@ typedef struct {
     ngx_pid_t    pid;
     ngx_uint_t   sequence;
     ngx_uint_t   is_over;                   /* its audit_budget is used up */
+    ngx_uint_t   is_spent;                  /* it was refused far too often */
+    ngx_uint_t   is_overdue;                /* its time is long over */
+    ngx_msec_t   left;                      /* of it, ms */
     uint64_t     netns;
     u_char       policy[POLICY_NAME_MAX + 1];
     u_char       policy_hash[POLICY_HASH_LEN + 1];
     ngx_uint_t   allowed;
     ngx_uint_t   denied;
     ngx_uint_t   audit_lines;
+
+    ngx_agent_counted_t  counted[NGX_AGENT_COUNTED];  /* of a freed slot */
 } ngx_agent_slot_view_t;
 
 
@@ -156,6 +192,7 @@ struct ngx_agent_task_s {
 
     unsigned           ended:1;             /* its connections are cut */
     unsigned           paused:1;            /* no door accepts now */
+    unsigned           unread:1;            /* past its refusals */
 };
 
 
@@ -249,11 +286,49 @@ ngx_uint_t ngx_agent_slot_netns_used(uint64_t netns);
 ngx_int_t ngx_agent_slot_free(const u_char *id, ngx_uint_t sequence,
     ngx_agent_slot_view_t *view);
 
+/* The reason that a bound's refusals are counted under. */
+ngx_agent_reason_e ngx_agent_slot_counted_reason(ngx_agent_counted_e kind);
+
+/*
+ * Counts one refusal of the task, and notes its host if it is the first that
+ * is untold.  One of `refusals` is one of `audit_budget` where that is used
+ * up.
+ */
+void ngx_agent_slot_count(const u_char *id, ngx_agent_counted_e kind,
+    const void *host, size_t len);
+
+/*
+ * Is a line due that this worker has to write?  NGX_OK with a copy of what is
+ * counted, and the next one is due in a second; else NGX_DECLINED.
+ */
+ngx_int_t ngx_agent_slot_untold(const u_char *id,
+    ngx_agent_counted_t counted[NGX_AGENT_COUNTED]);
+
+/* n more of them are in a line. */
+void ngx_agent_slot_told(const u_char *id, ngx_agent_counted_e kind,
+    uint64_t n);
+
 /*
  * Takes one slot whose worker is gone, and whose life is over or whose
  * launcher has had its time to resume.
  */
 ngx_int_t ngx_agent_slot_expired(u_char *id, ngx_agent_slot_view_t *view);
+
+
+/* ngx_agent_refusals.c */
+
+/*
+ * Counts one refusal: NGX_OK, it has a line and an answer of its own; NGX_BUSY,
+ * it is one of those past a bound, and is answered with that; NGX_ABORT, it is
+ * not answered, and its connection is closed.
+ */
+ngx_int_t ngx_agent_refusals_spend(ngx_agent_task_t *task);
+
+/*
+ * n connections or datagrams were closed unread: how long the door pauses, in
+ * ms; 0: the task is to end.
+ */
+ngx_msec_t ngx_agent_refusals_unread(const u_char *id, ngx_uint_t n);
 
 
 /* ngx_agent_usage.c */
@@ -349,6 +424,9 @@ void ngx_agent_task_release(ngx_agent_task_t *task);
 
 /* Cuts every connection of the task that this worker has. */
 void ngx_agent_task_cut(ngx_agent_task_t *task);
+
+/* The same for one connection of a box. */
+void ngx_agent_task_shut(ngx_connection_t *c);
 
 /* One door: removed from the event loop first, then closed. */
 void ngx_agent_task_close_door(ngx_agent_door_t *door);

@@ -47,6 +47,7 @@ my $b = $t->broker(
         wall_clock   1h;
     }
     agent_policy plain {
+        wall_clock   1h;
         host api.internal:$port { $rule }
     }
 END
@@ -58,6 +59,16 @@ sub reason ($r) {
 my $url = "http://api.internal:$port/echo";
 my ($other) = $b->task('plain');
 my $r;
+
+# The first counted line of this reason, when it is there
+
+sub told ($task, $reason) {
+    my $line;
+    AgentTest::wait_for("a counted line of $reason", sub {
+        ($line) = $b->audit('counted', task => $task->{task_id},
+                            reason => $reason) });
+    return $line;
+}
 
 sub other_is_served () {
     is($other->get($url)->{status}, 200, 'another task is served meanwhile');
@@ -84,8 +95,10 @@ subtest 'past its `refusals` a task is refused with 429, without lines' => sub {
         is("$r->{status} " . reason($r), '429 refusals',
            "refusal $_ has the reason refusals");
     }
-    is(scalar($b->audit('egress', task => $task->{task_id})), 6,
-       'there are five lines, and one that says that the bound is reached');
+    is(scalar($b->audit('egress', task => $task->{task_id})), 5,
+       'there are five lines of refusals');
+    is(told($task, 'refusals')->{host}, 'evil.example',
+       'a line says that the bound is reached, and the first host');
 };
 
 
@@ -105,8 +118,10 @@ END
         $run->{status} ? $run->{err} : $run->{data} =~ s/\s//gr;
     } 1 .. 6;
     is("@codes", '0 0 0 0 5 5', 'four names are answered, then none');
-    is(scalar($b->audit('dns', task => $task->{task_id}, reason => 'names')),
-       1, 'one line says that the bound is reached');
+    is(told($task, 'names')->{host}, 'api.internal',
+       'a line says that the bound is reached, and the first name');
+    is(scalar($b->audit('dns', task => $task->{task_id})), 0,
+       'no name past the bound has a line of its own');
 };
 
 
@@ -272,21 +287,105 @@ subtest 'E-035 a flood of refusals ends a task at the default budget' => sub {
     my ($l, $task, $answered) = flood('flood');
     my ($end, $lines) = ends($l, $task);
     cmp_ok($lines, '>=', 10_000, 'ten thousand lines are written');
-    cmp_ok($lines, '<=', 10_001, 'at most one line more is written');
+    cmp_ok($lines, '<=', 10_002, 'at most one line more is written, and one '
+           . 'that counts what came after it');
     cmp_ok($end->{denied}, '>=', $answered, 'each refusal is counted');
 };
 
 subtest 'E-035 past the default `refusals` a flood is counted, not written'
     => sub {
     my ($l, $task, $answered) = flood('repeats');
-    is($answered, $events, "$events refused names are answered");
+    is($answered, 1064, 'a thousand refused names are answered, and a few');
     my $reply = $l->ask('task', { op => 'close', reason => 'ok',
                                   exit_code => 0, usage => {} });
-    is($reply->{egress}{audit_lines}, 1003,
-       'they are a thousand lines and three');
-    is($reply->{egress}{denied_count}, $events, 'each refusal is counted')
-        or diag explain $reply;
+    my @told = $b->audit('counted', task => $task->{task_id});
+    is($reply->{egress}{audit_lines}, 1002 + @told,
+       'a thousand have lines, beside the first and the last of the task');
+    my $sum = 0;
+    $sum += $_->{count} for @told;
+    is($reply->{egress}{denied_count}, 1000 + $sum, 'each refusal is counted');
+    cmp_ok($sum, '>=', 64, 'those after the thousandth in counted lines');
 };
+
+
+# G-004: past `refusals` a task's requests cost nearly nothing, and then it ends
+
+# The task ends by `refusals`: the launcher is told, its lines of refusals are
+# as many as the policy allows, and the counted ones add up
+
+sub counts_add_up ($l, $task, $lines, $what) {
+    my $said = $l->do(receive => { name => 'task', timeout => 60 });
+    is($said->{message}{error} // $said->{message}, 'refusals',
+       "$what: the launcher is told that the task has ended, and by what");
+    my ($end) = $b->audit('task_end', task => $task->{task_id});
+    is($end->{reason}, 'refusals', 'the line of its end has the reason');
+    my @all = grep { ($_->{task} // '') eq $task->{task_id} } $b->audit;
+    is(scalar(grep { $_->{event} =~ /^(?:egress|dns|door_error)$/
+                     && ($_->{verdict} // 'denied') eq 'denied' } @all),
+       $lines, "$lines refusals have lines of their own");
+    my @counted = grep { $_->{event} eq 'counted' } @all;
+    my $sum = 0;
+    $sum += $_->{count} for @counted;
+    is($sum, $end->{counted}{refusals},
+       'the counted lines add up to what the end says');
+    is($lines + $sum, $end->{denied}, 'both make all that was denied');
+    is($all[-1]{event}, 'task_end', 'none comes after the end');
+    my %seconds;
+    $seconds{substr $_->{'@timestamp'}, 0, 19}++ for @counted;
+    cmp_ok(scalar(@counted), '<=', 1 + keys(%seconds) + 1,
+           'they are one a second') or diag explain \@counted;
+    is($end->{audit_lines}, scalar @all, 'the end counts all lines');
+}
+
+# In the box: does a thing until nothing listens any more
+
+my $flood = <<'END';
+import socket, ssl, sys
+what, port = sys.argv[1], int(sys.argv[2])
+text = {
+    "requests": b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "old": b"GET http://evil.example/ HTTP/1.0\r\n\r\n",
+    "methods": b"X" * 8000 + b" http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "garbage": b"\0\1\2\r\n\r\n",
+    "connects": b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n",
+}.get(what)
+context = ssl.create_default_context()
+context.check_hostname = False
+context.verify_mode = ssl.CERT_NONE
+answers = failed = 0
+while True:
+    try:
+        s = socket.create_connection(("127.0.0.1", port), timeout=60)
+    except ConnectionRefusedError:
+        break
+    except OSError:
+        failed += 1
+        continue
+    try:
+        if text is None:
+            context.wrap_socket(s, server_hostname="evil.example")
+        s.sendall(text)
+        while s.recv(65536):
+            answers += 1
+    except OSError:
+        failed += 1
+    s.close()
+print(answers, failed)
+END
+
+for my $what (['requests', 8899], ['old', 8899], ['methods', 8899],
+              ['garbage', 8899], ['connects', 8899], ['hellos', 443]) {
+    subtest "G-004: past its refusals a task ends: $what->[0]" => sub {
+        my ($l, $task) = $b->task('narrow');
+        $l->do('forget');
+        my $run = $l->do(run => { timeout => 120, argv => [
+            '/usr/bin/python3', '-c', $flood, map { "$_" } @$what] });
+        is($run->{status}, 0, 'the flood is over when nothing listens')
+            or diag $run->{err};
+        counts_add_up($l, $task, 5, $what->[0]);
+        other_is_served();
+    };
+}
 
 $b->is_clean;
 

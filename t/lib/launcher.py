@@ -28,6 +28,8 @@ control connection is made from outside of it.
         shutdown, blocking, linger, or one of OPTIONS
   {"do":"steal","index":N,"seconds":S}              makes it block, and takes
         the connections that wait on it, until the time is over
+  {"do":"forget"}                                   closes its own copies: a
+        door that the broker closes is gone then
   {"do":"end_fuse"}                                 the file system goes away
   {"do":"cookie","index":N}                         {"cookie":NETNS}
   {"do":"box_control","path":..,"message":{..}}     the control socket, asked
@@ -273,7 +275,12 @@ def serve_box(pipe):
                 kept.append(s)
                 socket.send_fds(pipe, [b"{}\n"], [s.fileno()])
                 continue
-            answer = box_command(command, streams)
+            if command["do"] == "forget":
+                while kept:
+                    kept.pop().close()
+                answer = {"ok": True}
+            else:
+                answer = box_command(command, streams)
         except (OSError, LookupError, TypeError, ValueError,
                 subprocess.SubprocessError) as e:
             answer = {"error": "%s: %s" % (type(e).__name__, e)}
@@ -450,6 +457,11 @@ class Launcher:
 
         if what == "steal":
             return self.steal(command)
+
+        if what == "forget":
+            while self.made:
+                os.close(self.made.pop())
+            return self.ask_box(command)
 
         if what == "end_fuse":
             os.kill(self.fuse, signal.SIGKILL)
