@@ -43,11 +43,14 @@
  *                ngx_agent_names.c (names that are known) ngx_agent_ask.h
  *                ngx_agent_ask.c (asking for one) ngx_agent_attempt.h
  *                ngx_agent_attempt.c (one name server) ngx_agent_upstream.c
- *                (dialling) ngx_agent_keepalive.c ngx_agent_headers.c
+ *                (dialling) ngx_agent_verify.c (certificates)
+ *                ngx_agent_keepalive.c ngx_agent_fields.c (the header as
+ *                bytes) ngx_agent_headers.c
  *                ngx_agent_header_names.c (the header, with the credential)
- *                ngx_agent_flow.c (the bytes, counted as they flow)
- *                ngx_agent_flow_upstream.c ngx_agent_flow_box.c (from where
- *                they are read) ngx_agent_live.c (judged again while they do)
+ *                ngx_agent_answer.c (the upstream's) ngx_agent_flow.c (the
+ *                bytes, counted as they flow) ngx_agent_flow_upstream.c
+ *                ngx_agent_flow_box.c (from where they are read)
+ *                ngx_agent_live.c (judged again while they do)
  *                ngx_agent_refuse.c ngx_agent_error_page.c
  *
  *   audit/     records what was decided, and how it ended
@@ -83,7 +86,8 @@
  *                chunk.h chunk.c
  *                client_hello.h client_hello.c dns.h dns.c dns_reply.h
  *                dns_reply.c address.h address.c address_text.c path.h path.c
- *                message.h message.c system_names.h system_names.c
+ *                field.h field.c answer.h answer.c message.h message.c
+ *                system_names.h system_names.c
  *
  *   base/      helpers that use no other folder
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
@@ -126,7 +130,7 @@
  * proxy asks ngx_agent_upstream_peer_init(), which judges again if the
  * policies have changed and writes the header anew with the credential
  * (ngx_agent_headers_rewrite()), and ngx_agent_upstream_peer_get() for the
- * address, or a kept connection; ngx_agent_upstream_peer_tls() says what the
+ * address, or a kept connection; ngx_agent_verify_begin() says what the
  * handshake must prove.  ngx_agent_headers_filter() takes out of the answer
  * what is not the upstream's to say, and ngx_agent_events_log(), in the log
  * phase, writes the last line.  A refusal goes from wherever it is found to
@@ -280,8 +284,11 @@ static ngx_command_t  ngx_agent_commands[] = {
                         ngx_agent_conf_bearer, 0),
     NGX_AGENT_WORD("plaintext", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("websocket", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("reuse_after_body", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("tunnel", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("hint", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_DIRECTIVE("crl", NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1,
+                        ngx_agent_policy_files_crl, 0),
     NGX_AGENT_DIRECTIVE("trusted_certificate",
                         NGX_AGENT_POLICY_CONF|NGX_AGENT_HOST_CONF
                         |NGX_CONF_TAKE1,

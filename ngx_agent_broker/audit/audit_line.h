@@ -123,6 +123,19 @@ audit_line_own(audit_line_t *line, const char *key, const char *value,
 }
 
 
+/* n bytes that are JSON themselves. */
+
+static inline void
+audit_line_json(audit_line_t *line, const char *key, const char *value,
+    size_t n)
+{
+    if (audit_line_key(line, key, n)) {
+        memcpy(line->text + line->len, value, n);
+        line->len += n;
+    }
+}
+
+
 static inline void
 audit_line_number(audit_line_t *line, const char *key, int64_t value)
 {

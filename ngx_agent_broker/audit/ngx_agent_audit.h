@@ -9,6 +9,10 @@
 #include "task/ngx_agent_task.h"
 #include "parse/chunk.h"
 #include "audit/audit_line.h"
+#include "parse/answer.h"
+
+
+#define NGX_AGENT_DIALS_MAX  3              /* addresses of one request */
 
 
 /* A request's decision. */
@@ -99,6 +103,10 @@ struct ngx_agent_ctx_s {
     unsigned               tls:1;           /* to the upstream */
     unsigned               waiting:1;       /* for addresses */
     unsigned               kept:1;          /* a kept connection was tried */
+    unsigned               websocket:1;     /* is asked for, and allowed */
+    unsigned               odd_names:1;     /* of headers: with "_", "." ... */
+    unsigned               sent:1;          /* a byte has left */
+    unsigned               spent:1;         /* its connection is, too */
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
 
@@ -114,6 +122,8 @@ struct ngx_agent_ctx_s {
     address_t             *addresses;       /* those that may be dialled */
     ngx_uint_t             addresses_count;
     ngx_uint_t             next;            /* to be dialled */
+    ngx_msec_t             dialled;         /* since when it is tried */
+    ngx_event_t            dial;            /* ends a dial */
     ngx_sockaddr_t         sockaddr;        /* of the one being dialled */
     const address_t       *named;           /* the last one, and as text: */
     ngx_str_t              address;
@@ -123,6 +133,15 @@ struct ngx_agent_ctx_s {
     ngx_http_request_t    *http;
     ngx_agent_flow_t       flow;
     ngx_agent_live_t       live;
+    size_t                 head_size;       /* that goes up */
+    uint64_t               written;         /* by a kept connection before */
+
+    ngx_int_t            (*process_header)(ngx_http_request_t *r);
+    ngx_int_t            (*reinit_request)(ngx_http_request_t *r);
+    answer_t               answer;          /* its head */
+    ngx_uint_t             interim;         /* answers before it */
+    size_t                 interim_bytes;
+
     const char            *failure;         /* after the decision */
     ngx_str_t              page;            /* in the place of nginx's */
     uint64_t               vault;           /* revision of what was attached */

@@ -10,6 +10,8 @@
 #define NGX_AGENT_RAW_MAX  512              /* of a malformed request */
 
 
+static void ngx_agent_events_addresses(audit_line_t *line,
+    ngx_agent_ctx_t *ctx);
 static void ngx_agent_events_request_line(ngx_http_request_t *r,
     ngx_str_t *text);
 static const char *ngx_agent_events_failure(ngx_http_request_t *r);
@@ -74,6 +76,11 @@ ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
                                                : t->authority.port);
     audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
                     64);
+
+    if (ctx->reason == NGX_AGENT_REASON_RULE) {
+        ngx_agent_events_addresses(&line, ctx);
+    }
+
     audit_line_text(&line, "path", t->path, t->path_len, 1024);
     audit_line_number(&line, "query_bytes", (int64_t) t->query_len);
     audit_line_word(&line, "credential",
@@ -97,6 +104,34 @@ ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     }
 
     return ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
+/* Those that may be dialled, in the order in which they are. */
+
+static void
+ngx_agent_events_addresses(audit_line_t *line, ngx_agent_ctx_t *ctx)
+{
+    char        *p, text[NGX_AGENT_DIALS_MAX * (ADDRESS_TEXT_MAX + 3) + 2];
+    ngx_uint_t   i;
+
+    p = text;
+    *p++ = '[';
+
+    for (i = 0; i < ctx->addresses_count && i < NGX_AGENT_DIALS_MAX; i++) {
+
+        if (i) {
+            *p++ = ',';
+        }
+
+        *p++ = '"';
+        p += address_text(&ctx->addresses[i], p);
+        *p++ = '"';
+    }
+
+    *p++ = ']';
+
+    audit_line_json(line, "addresses", text, p - text);
 }
 
 
@@ -150,8 +185,9 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
     audit_line_number(&line, "status", (int64_t) status);
     audit_line_text(&line, "host", ctx->target.authority.host,
                     ctx->target.authority.host_len, AUTHORITY_HOST_MAX);
-    audit_line_text(&line, "address", ctx->address.data, ctx->address.len,
-                    64);
+    audit_line_text(&line, "address",
+                    ctx->next || ctx->reused ? ctx->address.data : NULL,
+                    ctx->address.len, 64);
 
     if (ctx->failure) {
         audit_line_word(&line, "failure", ctx->failure);
@@ -165,7 +201,7 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
     audit_line_number(&line, "bytes_down", (int64_t) down);
     audit_line_number(&line, "duration_ms",
                       (int64_t) (ngx_current_msec - ctx->started));
-    audit_line_number(&line, "vault", (int64_t) ctx->vault);
+    audit_line_number(&line, "vault", ctx->sent ? (int64_t) ctx->vault : 0);
 
     ngx_agent_audit_gather(&line, ctx->task->id);
 }

@@ -31,6 +31,10 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
 
     [NGX_AGENT_REASON_PATH] = { "path_not_allowed", 403, NULL },
 
+    [NGX_AGENT_REASON_UPGRADE] = { "upgrade_not_allowed", 403,
+        "the host is allowed, but no websocket to it: send requests, or the "
+        "operator can allow it with \"websocket on\"" },
+
     [NGX_AGENT_REASON_SNI] = { "sni_mismatch", 403,
         "the TLS client must send the host's name as SNI, the same as in "
         "CONNECT" },
@@ -97,7 +101,12 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "request less" },
 
     [NGX_AGENT_REASON_NO_ANSWER] = { "no_answer", 502,
-        "the host is allowed, but its response was not valid HTTP" },
+        "the host is allowed, but closed the connection without an answer: "
+        "it may have done what was asked" },
+
+    [NGX_AGENT_REASON_BAD_ANSWER] = { "bad_answer", 502,
+        "the host is allowed, but what it sent is not an answer in HTTP: it "
+        "may have done what was asked" },
 
     [NGX_AGENT_REASON_IDLE] = { "idle", 504,
         "the tunnel or websocket was without a byte for as long as its host's "

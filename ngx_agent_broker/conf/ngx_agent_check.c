@@ -277,6 +277,13 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             return NGX_ERROR;
         }
 
+        /*
+         * what core would drop unseen is seen by ngx_agent_fields_check(), and
+         * refused or dropped there
+         */
+
+        cscfp[s]->ignore_invalid_headers = 0;
+
         if (ngx_agent_tls_init(cf, amcf, ascf) != NGX_OK) {
             return NGX_ERROR;
         }

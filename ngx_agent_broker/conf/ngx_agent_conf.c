@@ -133,13 +133,8 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
         rule = policy->rules[i];
 
-        if (amcf->policy_pem && rule->trusted_pem == NULL) {
-
-            rule->trusted_pem = strdup(amcf->policy_pem);
-
-            if (rule->trusted_pem == NULL) {
-                return "cannot allocate";
-            }
+        if (policy_rule_trust(rule, amcf->policy_pem) != 0) {
+            return "cannot allocate";
         }
 
         if (rule->tunnel && policy->bounds[BOUND_BYTES_UP] == 0) {

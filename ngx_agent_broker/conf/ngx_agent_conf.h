@@ -93,6 +93,8 @@ char *ngx_agent_policy_files_readable(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_policy_files_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
+char *ngx_agent_policy_files_crl(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
 
 
 /* ngx_agent_host_block.c */

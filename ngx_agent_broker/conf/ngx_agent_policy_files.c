@@ -1,6 +1,6 @@
 /*
- * The directives of a policy that name files of the host: `readable` and
- * `trusted_certificate`.
+ * The directives of a policy that name files of the host: `readable`,
+ * `trusted_certificate` and `crl`.
  */
 
 
@@ -14,7 +14,13 @@
 #define NGX_AGENT_PEM_MAX   (1024 * 1024)
 
 
-static char *ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file);
+static char *ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_uint_t (*read_one)(ngx_conf_t *cf, BIO *bio, ngx_str_t *file),
+    const char *const what[2]);
+static ngx_uint_t ngx_agent_policy_files_certificate(ngx_conf_t *cf, BIO *bio,
+    ngx_str_t *file);
+static ngx_uint_t ngx_agent_policy_files_revoked(ngx_conf_t *cf, BIO *bio,
+    ngx_str_t *file);
 
 
 /*
@@ -73,42 +79,62 @@ char *
 ngx_agent_policy_files_trusted(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    char       **pem;
-    ngx_str_t   *value;
+    char  **pem;
 
-    value = cf->args->elts;
+    static const char *const  what[2] = {
+        "holds no certificate that can be read",
+        "holds a certificate that cannot be read"
+    };
+
     pem = amcf->rule ? &amcf->rule->trusted_pem : &amcf->policy_pem;
 
-    *pem = ngx_agent_policy_files_pem(cf, &value[1]);
+    *pem = ngx_agent_policy_files_pem(cf, cmd,
+                                      ngx_agent_policy_files_certificate, what);
 
     return *pem ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
-/* The file's text, which holds at least one certificate and nothing broken. */
+char *
+ngx_agent_policy_files_crl(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    static const char *const  what[2] = {
+        "holds no list of revoked certificates that can be read",
+        "holds a list of revoked certificates that cannot be read"
+    };
+
+    amcf->rule->crl_pem = ngx_agent_policy_files_pem(cf, cmd,
+                                      ngx_agent_policy_files_revoked, what);
+
+    return amcf->rule->crl_pem ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/* The file's text, which holds at least one of them and nothing broken. */
 
 static char *
-ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file)
+ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_uint_t (*read_one)(ngx_conf_t *cf, BIO *bio, ngx_str_t *file),
+    const char *const what[2])
 {
     int          n;
     BIO         *bio;
     char        *text;
-    X509        *x509;
     ssize_t      size;
     ngx_fd_t     fd;
-    ngx_str_t    name;
-    const char  *what;
     ngx_err_t    err;
+    ngx_str_t   *value, name;
+    const char  *how;
 
-    static ngx_str_t  directive = ngx_string("trusted_certificate");
-
-    name = *file;
+    value = cf->args->elts;
+    name = value[1];
 
     if (ngx_conf_full_name(cf->cycle, &name, 1) != NGX_OK) {
         return NULL;
     }
 
-    if (ngx_agent_paths_check(cf, &directive, &name) != NGX_OK) {
+    if (ngx_agent_paths_check(cf, &cmd->name, &name) != NGX_OK) {
         return NULL;
     }
 
@@ -118,7 +144,7 @@ ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file)
     }
 
     size = -1;
-    what = "cannot be read";
+    how = "cannot be read";
 
     fd = open((char *) name.data, O_RDONLY|O_CLOEXEC|O_NONBLOCK);
 
@@ -134,17 +160,16 @@ ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file)
     n = 0;
 
     if (size > NGX_AGENT_PEM_MAX) {
-        what = "is larger than 1m";
+        how = "is larger than 1m";
 
     } else if (size >= 0) {
 
         text[size] = '\0';
-        what = "holds no certificate that can be read";
+        how = what[0];
 
         bio = BIO_new_mem_buf(text, (int) size);
 
-        while (bio && (x509 = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
-            X509_free(x509);
+        while (bio && read_one(cf, bio, &name)) {
             n++;
         }
 
@@ -153,7 +178,7 @@ ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file)
         if (n && ERR_GET_REASON(ERR_peek_last_error())
                  != PEM_R_NO_START_LINE)
         {
-            what = "holds a certificate that cannot be read";
+            how = what[1];
             n = 0;
         }
 
@@ -163,11 +188,50 @@ ngx_agent_policy_files_pem(ngx_conf_t *cf, ngx_str_t *file)
 
     if (n == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, err,
-                           "\"trusted_certificate\" file \"%V\" %s",
-                           &name, what);
+                           "\"%V\" file \"%V\" %s", &cmd->name, &name, how);
         free(text);
         return NULL;
     }
 
     return text;
+}
+
+
+static ngx_uint_t
+ngx_agent_policy_files_certificate(ngx_conf_t *cf, BIO *bio, ngx_str_t *file)
+{
+    X509  *x509;
+
+    x509 = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+
+    X509_free(x509);
+
+    return x509 != NULL;
+}
+
+
+static ngx_uint_t
+ngx_agent_policy_files_revoked(ngx_conf_t *cf, BIO *bio, ngx_str_t *file)
+{
+    X509_CRL         *crl;
+    const ASN1_TIME  *next;
+
+    crl = PEM_read_bio_X509_CRL(bio, NULL, NULL, NULL);
+
+    if (crl == NULL) {
+        return 0;
+    }
+
+    next = X509_CRL_get0_nextUpdate(crl);
+
+    if (next && X509_cmp_current_time(next) < 0) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"crl\" file \"%V\" has a list that has expired: "
+                           "requests to this host fail until it is renewed",
+                           file);
+    }
+
+    X509_CRL_free(crl);
+
+    return 1;
 }

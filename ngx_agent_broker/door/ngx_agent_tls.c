@@ -27,6 +27,8 @@ static int ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out,
     unsigned char *outlen, const unsigned char *in, unsigned int inlen,
     void *data);
 static const char *ngx_agent_tls_sni(SSL *ssl, authority_t *name);
+static void ngx_agent_tls_dialled(ngx_agent_connection_t *ac,
+    authority_t *name);
 static ngx_int_t ngx_agent_tls_session(SSL *ssl, ngx_agent_connection_t *ac);
 static void ngx_agent_tls_refuse(ngx_agent_connection_t *ac,
     ngx_agent_reason_e reason, const char *why, const authority_t *name);
@@ -88,7 +90,7 @@ ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     SSL_CTX_set_timeout(ctx, NGX_AGENT_TLS_TIMEOUT);
     SSL_CTX_set_num_tickets(ctx, 1);
 
-    if (SSL_CTX_set1_groups_list(ctx, "X25519:P-256") != 1
+    if (SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384") != 1
         || SSL_CTX_set_session_id_context(ctx, (u_char *) "box", 3) != 1)
     {
         return NGX_ERROR;
@@ -347,6 +349,10 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
 
         /* RFC 6066 section 3: an address is never in the SNI */
 
+        if (name.host_len == 0 && ac->door->kind == NGX_AGENT_DOOR_WEB) {
+            ngx_agent_tls_dialled(ac, &name);
+        }
+
         if (name.host_len == 0 || name.kind == AUTHORITY_NAME) {
             reason = NGX_AGENT_REASON_SNI;
             why = "the client names no host (SNI)";
@@ -405,6 +411,52 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name)
     }
 
     return NULL;
+}
+
+
+/*
+ * The address that the client has connected to: all are local in a box.  It
+ * stays empty if the policy does not name it, so that a client without SNI is
+ * told of that.
+ */
+
+static void
+ngx_agent_tls_dialled(ngx_agent_connection_t *ac, authority_t *name)
+{
+    char                  text[ADDRESS_TEXT_MAX];
+    size_t                n;
+    socklen_t             len;
+    address_t             address;
+    struct sockaddr_in6   sa;
+
+    len = sizeof(struct sockaddr_in6);
+
+    if (getsockname(ac->connection->fd, (struct sockaddr *) &sa, &len) == -1
+        || sa.sin6_family != AF_INET6)
+    {
+        return;
+    }
+
+    ngx_memzero(&address, sizeof(address_t));
+
+    address.v6 = !IN6_IS_ADDR_V4MAPPED(&sa.sin6_addr);
+    ngx_memcpy(address.bytes, &sa.sin6_addr.s6_addr[address.v6 ? 0 : 12],
+               address.v6 ? 16 : 4);
+
+    n = address_text(&address, text);
+
+    if (authority_parse_host((u_char *) text, n, name) != AUTHORITY_OK) {
+        ngx_memzero(name, sizeof(authority_t));
+        return;
+    }
+
+    name->port = ac->door->port;
+
+    if (ngx_agent_decide_name(ac->task, ac->connection->log, name)
+        != NGX_AGENT_REASON_RULE)
+    {
+        ngx_memzero(name, sizeof(authority_t));
+    }
 }
 
 

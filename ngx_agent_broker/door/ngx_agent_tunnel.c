@@ -13,7 +13,7 @@
 #include "parse/client_hello.h"
 
 
-#define NGX_AGENT_TUNNEL_CONNECT  10000     /* ms */
+#define NGX_AGENT_TUNNEL_CONNECT  5000      /* ms, all addresses */
 
 
 static void ngx_agent_tunnel_hello(ngx_event_t *rev);
@@ -253,12 +253,13 @@ static void
 ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
 {
     ngx_int_t          rc;
+    ngx_msec_t         share;
     ngx_connection_t  *c;
     ngx_agent_ctx_t   *ctx;
 
     ctx = t->ctx;
 
-    while (ctx->next < ctx->addresses_count) {
+    while ((share = ngx_agent_upstream_share(ctx, NGX_AGENT_TUNNEL_CONNECT))) {
 
         ngx_memzero(&t->peer, sizeof(ngx_peer_connection_t));
 
@@ -295,7 +296,7 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
         c->write->handler = ngx_agent_tunnel_connected;
 
         if (rc == NGX_AGAIN) {
-            ngx_add_timer(c->write, NGX_AGENT_TUNNEL_CONNECT);
+            ngx_add_timer(c->write, share);
             return;
         }
 
@@ -303,7 +304,8 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
         return;
     }
 
-    ngx_agent_tunnel_flow_end(t, "upstream_unreachable");
+    ngx_agent_tunnel_flow_end(t, ctx->why ? "upstream_timeout"
+                                          : "upstream_unreachable");
 }
 
 
@@ -331,6 +333,8 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     {
         ngx_log_error(NGX_LOG_ERR, c->log, ev->timedout ? NGX_ETIMEDOUT : err,
                       "a tunnel's connect() to %V failed", t->peer.name);
+
+        t->ctx->why = ev->timedout ? "the connection took too long" : NULL;
 
         ngx_close_connection(c);
         t->peer.connection = NULL;

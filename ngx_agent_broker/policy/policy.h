@@ -55,11 +55,14 @@ typedef struct {
     uint64_t            request_body;  /* bytes; 0 until the set is
                                           complete: the policy's */
     uint64_t            idle;          /* ms; the same */
+    bool                reuse_after_body;  /* of a connection to it */
     credential_kind_t   credential_kind;
     char               *credential;    /* vault entry, NULL without one */
     char               *hint;          /* NULL without one */
     char               *trusted_pem;   /* NULL: the policy set's default */
     policy_pem_t       *pem;           /* the set's copy, once it has one */
+    char               *crl_pem;       /* while the configuration is read:
+                                          trusted_pem ends with it then */
     address_range_t    *ranges;        /* `private` */
     size_t              ranges_count;
     const char         *file;          /* the configuration's, and where in */
@@ -151,6 +154,12 @@ int policy_rule_set_hint(policy_rule_t *rule, const char *text,
 
 /* GET where none is named, and HEAD beside GET; -1: no memory. */
 int policy_rule_imply_methods(policy_rule_t *rule);
+
+/*
+ * Makes trusted_pem whole: the rule's own certificates, else these (or NULL),
+ * and behind them crl_pem, which is freed.  -1: no memory.
+ */
+int policy_rule_trust(policy_rule_t *rule, const char *trusted_pem);
 
 int policy_choose_isolation(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX]);

@@ -83,6 +83,7 @@ const policy_field_t  policy_rule_fields[] = {
       .bounds = { 1, POLICY_BODY_MAX, 0 } },
     { "idle", POLICY_TIME, RULE(idle),
       .bounds = { 1000, POLICY_IDLE_MAX, 0 } },
+    { "reuse_after_body", POLICY_FLAG, RULE(reuse_after_body) },
     { "credential", POLICY_CREDENTIAL, RULE(credential) },
     { "private", POLICY_RANGES, RULE_LIST(ranges),
       .rule_add = policy_rule_add_range },

@@ -132,3 +132,52 @@ policy_rule_imply_methods(policy_rule_t *rule)
 
     return 0;
 }
+
+
+int
+policy_rule_trust(policy_rule_t *rule, const char *trusted_pem)
+{
+    char        *text;
+    size_t       n, len;
+    const char  *crl;
+
+    if (rule->trusted_pem) {
+        trusted_pem = rule->trusted_pem;
+
+        if (rule->crl_pem == NULL) {
+            return 0;
+        }
+    }
+
+    if (trusted_pem == NULL && rule->crl_pem == NULL) {
+        return 0;
+    }
+
+    trusted_pem = trusted_pem ? trusted_pem : "";
+    crl = rule->crl_pem ? rule->crl_pem : "";
+
+    n = strlen(trusted_pem);
+    len = strlen(crl);
+
+    text = malloc(n + len + 2);
+
+    if (text == NULL) {
+        return -1;
+    }
+
+    memcpy(text, trusted_pem, n);
+
+    if (n && len) {
+        text[n++] = '\n';
+    }
+
+    memcpy(text + n, crl, len + 1);
+
+    free(rule->trusted_pem);
+    rule->trusted_pem = text;
+
+    free(rule->crl_pem);
+    rule->crl_pem = NULL;
+
+    return 0;
+}

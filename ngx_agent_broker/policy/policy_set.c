@@ -71,6 +71,7 @@ policy_set_free_rule(policy_set_t *set, policy_rule_t *rule)
 
     policy_path_free(rule);
     policy_fields_free(policy_rule_fields, rule);
+    free(rule->crl_pem);
     free(rule->name);
     free(rule->host);
     free(rule);

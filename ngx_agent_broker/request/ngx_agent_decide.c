@@ -299,6 +299,11 @@ ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         err = ngx_agent_decide_door(r, ctx, &why);
     }
 
+    if (err == TARGET_OK) {
+        why = ngx_agent_fields_check(r, ctx);
+        err = why ? TARGET_MALFORMED : TARGET_OK;
+    }
+
     reason = ngx_agent_decide_load(r->pool, r->connection->log, ctx);
 
     ngx_log_debug6(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -429,6 +434,15 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     ctx->http = r;
 
+    if (ngx_agent_headers_asks_websocket(r)) {
+
+        if (!ctx->rule->websocket) {
+            return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_UPGRADE, NULL);
+        }
+
+        ctx->websocket = (r->method == NGX_HTTP_GET);
+    }
+
     reason = ngx_agent_flow_begin(r, ctx);
 
     if (reason == NGX_AGENT_REASON_RULE) {
@@ -552,7 +566,7 @@ ngx_agent_decide_allow(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
      * answers 101, although Upgrade is not sent on.
      */
 
-    if (!ngx_agent_headers_is_websocket(r, ctx)) {
+    if (!ctx->websocket) {
         r->headers_in.upgrade = NULL;
     }
 

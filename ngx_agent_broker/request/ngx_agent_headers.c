@@ -9,6 +9,7 @@
 
 
 #include "request/ngx_agent_request.h"
+#include "parse/field.h"
 
 
 #define NGX_AGENT_UPGRADE_TIMEOUT  90000000     /* ms: over the longest idle */
@@ -19,6 +20,8 @@ static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
 static ngx_uint_t ngx_agent_headers_has_hops(ngx_http_request_t *r);
 static ngx_uint_t ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name,
     size_t len);
+static ngx_uint_t ngx_agent_headers_has_word(ngx_http_request_t *r,
+    const char *name, const char *word);
 static void ngx_agent_headers_wipe(void *data);
 static ngx_int_t ngx_agent_headers_filter(ngx_http_request_t *r);
 static void ngx_agent_headers_clean(ngx_http_request_t *r);
@@ -26,8 +29,6 @@ static ngx_int_t ngx_agent_headers_upgraded(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static ngx_uint_t ngx_agent_headers_is_too_long(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
-static ngx_uint_t ngx_agent_headers_is_no_answer(ngx_http_request_t *r,
-    ngx_http_upstream_t *u);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
@@ -125,7 +126,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         }
     }
 
-    if (ngx_agent_headers_is_websocket(r, ctx)) {
+    if (ctx->websocket) {
         p = ngx_slprintf(p, last, "Connection: upgrade" CRLF
                                   "Upgrade: websocket" CRLF);
     }
@@ -148,6 +149,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         colon = ngx_strlchr(line, end, ':');
 
         if (colon
+            && !(ctx->odd_names && field_name(line, colon - line) == FIELD_ODD)
             && !ngx_agent_header_names_is_stripped(line, colon - line)
             && !(hops && ngx_agent_headers_is_hop(r, line, colon - line)))
         {
@@ -162,6 +164,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     *p++ = LF;
 
     to->last = p;
+    ctx->head_size = to->last - to->pos;
     to->flush = from->flush;
     to->last_buf = from->last_buf;
     to->last_in_chain = from->last_in_chain;
@@ -177,18 +180,78 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 }
 
 
-/* The only upgrade that is passed on, RFC 6455 section 4.1. */
+/*
+ * A websocket is the only upgrade that is passed on.  Upgrade says nothing in
+ * HTTP/1.0, nor where Connection does not name it: RFC 9110 section 7.8.
+ */
 
 ngx_uint_t
-ngx_agent_headers_is_websocket(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+ngx_agent_headers_asks_websocket(ngx_http_request_t *r)
 {
-    ngx_table_elt_t  *upgrade;
+    return r->headers_in.upgrade && r->http_version == NGX_HTTP_VERSION_11
+           && ngx_agent_headers_has_word(r, "connection", "upgrade")
+           && ngx_agent_headers_has_word(r, "upgrade", "websocket");
+}
 
-    upgrade = r->headers_in.upgrade;
 
-    return ctx->rule->websocket && upgrade && r->method == NGX_HTTP_GET
-           && ngx_agent_header_names_is(upgrade->value.data,
-                                        upgrade->value.len, "websocket");
+ngx_table_elt_t *
+ngx_agent_headers_find(ngx_http_request_t *r, const char *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header, *found;
+
+    found = NULL;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (ngx_agent_header_names_is(header[i].key.data,
+                                          header[i].key.len, name))
+            {
+                if (found) {
+                    return NULL;
+                }
+
+                found = &header[i];
+            }
+        }
+    }
+
+    return found;
+}
+
+
+/* Has a header of this name, of which there may be several, the word? */
+
+static ngx_uint_t
+ngx_agent_headers_has_word(ngx_http_request_t *r, const char *name,
+    const char *word)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (ngx_agent_header_names_is(header[i].key.data,
+                                          header[i].key.len, name)
+                && field_has_word(header[i].value.data, header[i].value.len,
+                                  word))
+            {
+                return 1;
+            }
+        }
+    }
+
+    return 0;
 }
 
 
@@ -348,22 +411,6 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
                    "agent: answer %ui for request %*s", r->headers_out.status,
                    sizeof(ctx->request), ctx->request);
 
-    if (r->upstream && ngx_agent_headers_is_no_answer(r, r->upstream)) {
-        /*
-         * The bytes after it would reach the box past this filter: as the body
-         * of an interim answer, through a tunnel, or raw.
-         */
-
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "upstream sent no final HTTP/1.x answer");
-
-        ctx->failure = "no_answer";
-
-        ngx_agent_headers_clean(r);
-
-        return NGX_HTTP_BAD_GATEWAY;
-    }
-
     if (r->upstream && r->upstream->upgrade) {
 
         if (ngx_agent_headers_upgraded(r, ctx) != NGX_OK) {
@@ -408,28 +455,6 @@ ngx_agent_headers_clean(ngx_http_request_t *r)
     r->http_version = NGX_HTTP_VERSION_11;
     r->keepalive = 0;
     r->upstream->keepalive = 0;             /* the rest is still unread */
-}
-
-
-/*
- * Only 200 to 599 with a status line of HTTP/1.x is an answer.  A box cannot
- * ask for an upgrade (101) or another interim answer; and nginx takes bytes
- * without a status line for an answer of HTTP/0.9.
- */
-
-static ngx_uint_t
-ngx_agent_headers_is_no_answer(ngx_http_request_t *r, ngx_http_upstream_t *u)
-{
-    /* headers_in.upgrade is set only if the rule allows it, see decide */
-
-    if (u->headers_in.status_n == NGX_HTTP_SWITCHING_PROTOCOLS
-        && r->headers_in.upgrade)
-    {
-        return 0;
-    }
-
-    return u->headers_in.status_n < 200 || u->headers_in.status_n > 599
-           || r->http_version < NGX_HTTP_VERSION_10;
 }
 
 

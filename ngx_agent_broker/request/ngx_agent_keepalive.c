@@ -6,15 +6,24 @@
  * another host at the same address.  Here connections and sessions are found
  * by everything that was judged: task, host, port, TLS, and the generation of
  * the policies (which implies the trust store).  They end with their task.
+ *
+ * No request is sent a second time when a kept connection turns out to be
+ * closed, so it is not kept for long: 4 seconds, since the servers of some
+ * languages close after 5, or what the answer's Keep-Alive says, less one.  It
+ * is looked at before it is used.
  */
 
 
 #include "request/ngx_agent_request.h"
 
+#include <openssl/ssl.h>
+
 
 #define NGX_AGENT_KEEPALIVE_MAX       256       /* connections, in a worker */
 #define NGX_AGENT_KEEPALIVE_TASK_MAX  64        /* of one task */
-#define NGX_AGENT_KEEPALIVE_IDLE      15000     /* ms */
+#define NGX_AGENT_KEEPALIVE_IDLE      4000      /* ms */
+#define NGX_AGENT_KEEPALIVE_IDLE_MAX  60000
+#define NGX_AGENT_KEEPALIVE_TICK      100       /* at most so often, ms */
 #define NGX_AGENT_KEEPALIVE_REQUESTS  100000    /* on one connection */
 #define NGX_AGENT_SESSIONS_MAX    256
 
@@ -44,7 +53,7 @@ typedef struct {
                                                pool, or allocated */
     ngx_ssl_session_t     *session;
     address_t              address;         /* of its upstream */
-    ngx_msec_t             since;           /* it was kept */
+    ngx_msec_t             until;           /* it is used */
 } ngx_agent_keepalive_t;
 
 
@@ -59,6 +68,8 @@ static ngx_agent_keepalive_t *ngx_agent_keepalive_find(ngx_queue_t *queue,
     ngx_agent_ctx_t *ctx, address_t **judged);
 static address_t *ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx,
     ngx_agent_keepalive_t *item);
+static ngx_msec_t ngx_agent_keepalive_time(ngx_agent_ctx_t *ctx);
+static ngx_uint_t ngx_agent_keepalive_is_silent(ngx_connection_t *c);
 static void ngx_agent_keepalive_idle(ngx_event_t *ev);
 static void ngx_agent_keepalive_expire(ngx_event_t *ev);
 static void ngx_agent_keepalive_take(ngx_agent_keepalive_t *item);
@@ -88,6 +99,21 @@ static ngx_event_t  ngx_agent_connections_timer = {
 };
 
 
+void
+ngx_agent_keepalive_prefer(ngx_agent_ctx_t *ctx)
+{
+    address_t  *a, first;
+
+    if (ngx_agent_keepalive_find(&ngx_agent_connections, ctx, &a)
+        && a != ctx->addresses)
+    {
+        first = ctx->addresses[0];
+        ctx->addresses[0] = *a;
+        *a = first;
+    }
+}
+
+
 /* Sets pc to a kept connection, and returns its address; or NULL. */
 
 address_t *
@@ -97,15 +123,28 @@ ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
     ngx_connection_t       *c;
     ngx_agent_keepalive_t  *item;
 
-    item = ngx_agent_keepalive_find(&ngx_agent_connections, ctx, &a);
-    if (item == NULL) {
-        return NULL;
-    }
+    for ( ;; ) {
 
-    c = item->connection;
+        item = ngx_agent_keepalive_find(&ngx_agent_connections, ctx, &a);
+        if (item == NULL) {
+            return NULL;
+        }
+
+        c = item->connection;
+
+        if ((ngx_msec_int_t) (item->until - ngx_current_msec) > 0
+            && ngx_agent_keepalive_is_silent(c))
+        {
+            break;
+        }
+
+        ngx_agent_keepalive_remove(item);
+    }
 
     ngx_agent_keepalive_take(item);
     ctx->reused = item;
+    ctx->written = c->ssl ? BIO_number_written(SSL_get_wbio(
+                                                   c->ssl->connection)) : 0;
 
     c->idle = 0;
     c->sent = 0;
@@ -128,6 +167,7 @@ void
 ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     ngx_uint_t state)
 {
+    ngx_msec_t              time;
     ngx_uint_t              max;
     ngx_connection_t       *c;
     ngx_agent_keepalive_t  *item;
@@ -135,12 +175,14 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
 
     c = pc->connection;
     u = ctx->http->upstream;
+    time = ngx_agent_keepalive_time(ctx);
 
     if ((state & NGX_PEER_FAILED) || c == NULL || c->read->eof
         || c->read->error || c->read->timedout || c->write->error
         || c->write->timedout || !u->keepalive || !u->request_body_sent
         || c->requests >= NGX_AGENT_KEEPALIVE_REQUESTS || ctx->task->ended
-        || ngx_terminate || ngx_exiting
+        || ngx_terminate || ngx_exiting || time == 0 || ctx->spent
+        || (c->ssl && SSL_has_pending(c->ssl->connection))
         || ngx_handle_read_event(c->read, 0) != NGX_OK)
     {
         return;
@@ -156,6 +198,15 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
         }
 
         ngx_agent_keepalive_key(ctx, &item->key);
+    }
+
+    /*
+     * an upstream that did not read the body as one would read the next
+     * request out of it, with its credential
+     */
+
+    if (c->sent > (off_t) ctx->head_size && !ctx->rule->reuse_after_body) {
+        return;
     }
 
     /* kept connections leave most of the worker's connections to others */
@@ -177,11 +228,14 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     item->connection = c;
     item->session = NULL;
     item->address = *ctx->named;
-    item->since = ngx_current_msec;
+    item->until = ngx_current_msec + time;
 
-    if (!ngx_agent_connections_timer.timer_set) {
+    if (!ngx_agent_connections_timer.timer_set
+        || (ngx_msec_int_t) (item->until
+                             - ngx_agent_connections_timer.timer.key) < 0)
+    {
         ngx_agent_connections_timer.log = ngx_cycle->log;
-        ngx_add_timer(&ngx_agent_connections_timer, NGX_AGENT_KEEPALIVE_IDLE);
+        ngx_add_timer(&ngx_agent_connections_timer, time);
     }
 
     ngx_queue_insert_head(&ngx_agent_connections, &item->queue);
@@ -403,25 +457,47 @@ ngx_agent_keepalive_judged(ngx_agent_ctx_t *ctx, ngx_agent_keepalive_t *item)
 }
 
 
+/* How long the connection of an answer is kept: 0, it is not. */
+
+static ngx_msec_t
+ngx_agent_keepalive_time(ngx_agent_ctx_t *ctx)
+{
+    ngx_msec_t  time;
+
+    if (ctx->answer.keep == 0) {
+        return NGX_AGENT_KEEPALIVE_IDLE;
+    }
+
+    time = (ngx_msec_t) (ctx->answer.keep - 1) * 1000;
+
+    return ngx_min(time, NGX_AGENT_KEEPALIVE_IDLE_MAX);
+}
+
+
+/* Has it neither an end, nor bytes that answer no request? */
+
+static ngx_uint_t
+ngx_agent_keepalive_is_silent(ngx_connection_t *c)
+{
+    u_char  byte;
+
+    return recv(c->fd, &byte, 1, MSG_PEEK) == -1
+           && ngx_socket_errno == NGX_EAGAIN;
+}
+
+
 static void
 ngx_agent_keepalive_idle(ngx_event_t *ev)
 {
-    u_char             byte;
-    ssize_t            n;
     ngx_connection_t  *c;
 
     c = ev->data;
 
-    if (!c->close) {
+    if (!c->close && ngx_agent_keepalive_is_silent(c)) {
+        ev->ready = 0;
 
-        n = recv(c->fd, &byte, 1, MSG_PEEK);
-
-        if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
-            ev->ready = 0;
-
-            if (ngx_handle_read_event(ev, 0) == NGX_OK) {
-                return;
-            }
+        if (ngx_handle_read_event(ev, 0) == NGX_OK) {
+            return;
         }
     }
 
@@ -433,29 +509,38 @@ ngx_agent_keepalive_idle(ngx_event_t *ev)
 
 /*
  * One timer for all of them: with one for each connection, each request would
- * set and delete it.  The last of the list was kept longest.
+ * set and delete it.  It is set to the first end that may have come.
  */
 
 static void
 ngx_agent_keepalive_expire(ngx_event_t *ev)
 {
-    ngx_queue_t            *q;
-    ngx_msec_int_t          left;
+    ngx_queue_t            *q, *next;
+    ngx_msec_int_t          left, least;
     ngx_agent_keepalive_t  *item;
 
-    while (!ngx_queue_empty(&ngx_agent_connections)) {
+    least = NGX_AGENT_KEEPALIVE_IDLE_MAX;
 
-        q = ngx_queue_last(&ngx_agent_connections);
+    for (q = ngx_queue_head(&ngx_agent_connections);
+         q != ngx_queue_sentinel(&ngx_agent_connections);
+         q = next)
+    {
+        next = ngx_queue_next(q);
         item = ngx_queue_data(q, ngx_agent_keepalive_t, queue);
 
-        left = (ngx_msec_int_t) (item->since + NGX_AGENT_KEEPALIVE_IDLE
-                                 - ngx_current_msec);
-        if (left > 0) {
-            ngx_add_timer(ev, (ngx_msec_t) left);
-            return;
-        }
+        left = (ngx_msec_int_t) (item->until - ngx_current_msec);
 
-        ngx_agent_keepalive_remove(item);
+        if (left > 0) {
+            least = ngx_min(least, left);
+
+        } else {
+            ngx_agent_keepalive_remove(item);
+        }
+    }
+
+    if (!ngx_queue_empty(&ngx_agent_connections)) {
+        ngx_add_timer(ev, ngx_max((ngx_msec_t) least,
+                                  NGX_AGENT_KEEPALIVE_TICK));
     }
 }
 

@@ -66,7 +66,10 @@ ngx_int_t ngx_agent_resolve(ngx_agent_ctx_t *ctx,
     ngx_http_core_srv_conf_t *core);
 void ngx_agent_resolve_cancel(void *ctx);
 
-/* Removes the addresses that may not be dialled; sets the first's text. */
+/*
+ * Leaves the addresses that may be dialled, in that order, a kept connection's
+ * first; sets the first's text.
+ */
 ngx_agent_reason_e ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx);
 
 /* Does this rule allow all addresses that are left in ctx? */
@@ -131,6 +134,12 @@ ngx_int_t ngx_agent_upstream_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 /* Sets the peer to a judged address, and its text for logs and audit. */
 ngx_int_t ngx_agent_upstream_peer_address(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx, address_t *a);
+
+/*
+ * How long, in milliseconds, the next address may be dialled: its share of the
+ * rest of the total, which begins with the first; 0: the time is over.
+ */
+ngx_msec_t ngx_agent_upstream_share(ngx_agent_ctx_t *ctx, ngx_msec_t total);
 
 /* NULL, or which directive makes this proxy unsafe (a constant phrase). */
 const char *ngx_agent_upstream_unsafe(ngx_http_upstream_conf_t *ucf);
@@ -197,12 +206,24 @@ void ngx_agent_live_add(ngx_agent_ctx_t *ctx,
 void ngx_agent_live_remove(ngx_agent_ctx_t *ctx);
 
 
+/* ngx_agent_verify.c */
+
+/*
+ * The functions of an upstream's peer that nginx calls when the TLS object is
+ * made, and when there is a session that can be resumed.
+ */
+ngx_int_t ngx_agent_verify_begin(ngx_peer_connection_t *pc, void *data);
+void ngx_agent_verify_save(ngx_peer_connection_t *pc, void *data);
+
+
 /* ngx_agent_keepalive.c */
 
 /*
  * Connections and sessions of earlier requests of the task to the same host.
  * The caller owns a connection that get returns; this file owns the sessions.
+ * prefer: the address of one, if there is any, is dialled first.
  */
+void ngx_agent_keepalive_prefer(ngx_agent_ctx_t *ctx);
 address_t *ngx_agent_keepalive_get(ngx_peer_connection_t *pc,
     ngx_agent_ctx_t *ctx);
 void ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
@@ -238,6 +259,22 @@ ngx_int_t ngx_agent_headers_rewrite(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 ngx_int_t ngx_agent_headers_init(ngx_conf_t *cf);
 
-/* Does the request ask for a websocket, and does its rule allow one? */
-ngx_uint_t ngx_agent_headers_is_websocket(ngx_http_request_t *r,
+/* The one header of this name that the client sent; NULL: none, or several. */
+ngx_table_elt_t *ngx_agent_headers_find(ngx_http_request_t *r,
+    const char *name);
+
+/* Does the client ask for a websocket? */
+ngx_uint_t ngx_agent_headers_asks_websocket(ngx_http_request_t *r);
+
+
+/* ngx_agent_fields.c */
+
+/* NULL, or why the request's header is not HTTP (a constant). */
+const char *ngx_agent_fields_check(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+
+
+/* ngx_agent_answer.c */
+
+/* Has the heads of answers read here before the proxy reads them. */
+void ngx_agent_answer_init(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);

@@ -198,6 +198,11 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
         }
     }
 
+    if (good) {
+        ctx->addresses_count = good;
+        ngx_agent_keepalive_prefer(ctx);
+    }
+
     /* the audit line has the address that is dialled, or was refused */
 
     if (ngx_agent_resolve_name(ctx, &addresses[0]) != NGX_OK) {
@@ -209,7 +214,7 @@ ngx_agent_resolve_guard(ngx_agent_ctx_t *ctx)
                    good, ctx->addresses_count, &ctx->peer,
                    first ? first : "none refused");
 
-    ctx->addresses_count = good;
+    ctx->addresses_count = ngx_min(good, NGX_AGENT_DIALS_MAX);
     ctx->why = good ? NULL : first;
 
     return good ? NGX_AGENT_REASON_RULE : NGX_AGENT_REASON_ADDRESS;

@@ -9,13 +9,16 @@
  *   2. if the policies have changed, the new one must allow the request too;
  *   3. the request's header is rewritten, with the credential, by
  *      ngx_agent_headers.c, which says how the credential is kept secret.
+ *
+ * No request is sent a second time once a byte of it may have been read: only
+ * a dial that failed before the first byte was given to the kernel, or a kept
+ * connection that took none, is replaced by the next address.
  */
 
 
 #include "request/ngx_agent_request.h"
 
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 
 static ngx_int_t ngx_agent_upstream_init(ngx_conf_t *cf,
@@ -24,13 +27,13 @@ static ngx_int_t ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc,
     void *data);
+static void ngx_agent_upstream_dial_timeout(ngx_event_t *ev);
 static void ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
-static ngx_int_t ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc,
-    void *data);
-static void ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data);
-static int ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store);
-static X509_STORE *ngx_agent_upstream_trust(const policy_rule_t *rule);
+static const char *ngx_agent_upstream_late(ngx_http_upstream_t *u,
+    ngx_connection_t *c);
+static ngx_uint_t ngx_agent_upstream_is_read(ngx_peer_connection_t *pc,
+    ngx_agent_ctx_t *ctx);
 static const policy_rule_t *ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx);
 static void ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason);
@@ -130,10 +133,13 @@ static ngx_int_t
 ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
-    const char           *why;
-    ngx_agent_ctx_t      *ctx;
-    ngx_http_upstream_t  *u;
-    const policy_rule_t  *rule;
+    const char                *why;
+    ngx_agent_ctx_t           *ctx;
+    ngx_http_upstream_t       *u;
+    const policy_rule_t       *rule;
+    ngx_http_upstream_conf_t  *conf;
+
+    static ngx_http_upstream_conf_t  *checked;
 
     u = r->upstream;
     ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
@@ -144,7 +150,9 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    why = ngx_agent_upstream_unsafe(u->conf);
+    /* a location's configuration is the same as long as the worker lives */
+
+    why = (u->conf == checked) ? NULL : ngx_agent_upstream_unsafe(u->conf);
 
     if (why) {
         ctx->failure = "configuration";
@@ -152,6 +160,8 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
                       "nothing is sent: %s", why);
         return NGX_ERROR;
     }
+
+    checked = u->conf;
 
     if (ctx->set->generation != ngx_agent_zone_generation()) {
 
@@ -171,11 +181,30 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
     ngx_agent_flow_upstream(r, ctx);
     ngx_agent_live_add(ctx, ngx_agent_upstream_judge, ngx_agent_upstream_cut);
+    ngx_agent_answer_init(r, ctx);
 
     ctx->http = r;
     ctx->next = 0;
 
     u->ssl = ctx->tls;                      /* by the rule, not by proxy_pass */
+
+    if (u->ssl && ctx->target.authority.kind != AUTHORITY_NAME) {
+        /*
+         * Core would send the address as SNI, cut at its first colon, and look
+         * for a DNS name like it.  OpenSSL itself verifies the address.
+         */
+
+        conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
+        if (conf == NULL) {
+            return NGX_ERROR;
+        }
+
+        *conf = *u->conf;
+        conf->ssl_verify = 0;
+        conf->ssl_server_name = 0;
+
+        u->conf = conf;
+    }
 
     u->peer.data = ctx;
     u->peer.get = ngx_agent_upstream_peer_get;
@@ -183,8 +212,8 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
     u->peer.tries = ctx->addresses_count;
 
 #if (NGX_HTTP_SSL)
-    u->peer.set_session = ngx_agent_upstream_peer_tls;
-    u->peer.save_session = ngx_agent_upstream_peer_save;
+    u->peer.set_session = ngx_agent_verify_begin;
+    u->peer.save_session = ngx_agent_verify_save;
 #endif
 
     return NGX_OK;
@@ -263,10 +292,10 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_agent_ctx_t *ctx = data;
 
-    address_t  *a;
-
-    ctx->failure = NULL;                    /* of the address before this */
-    ctx->why = NULL;
+    ngx_int_t             rc;
+    address_t            *a;
+    ngx_msec_t            share;
+    ngx_http_upstream_t  *u;
 
     /* if the upstream has closed a kept connection, a new one is made */
 
@@ -276,6 +305,9 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
         a = ngx_agent_keepalive_get(pc, ctx);
 
         if (a) {
+            ctx->failure = NULL;
+            ctx->why = NULL;
+
             ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                            "agent: kept connection used, fd %d",
                            pc->connection->fd);
@@ -285,9 +317,16 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
         }
     }
 
-    if (ctx->next == ctx->addresses_count) {
+    u = ctx->http->upstream;
+
+    share = ngx_agent_upstream_share(ctx, u->conf->connect_timeout);
+
+    if (share == 0) {
         return NGX_BUSY;
     }
+
+    ctx->failure = NULL;                    /* of the address before this */
+    ctx->why = NULL;
 
     pc->cached = 0;
     pc->connection = NULL;
@@ -296,8 +335,68 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
                    "agent: dials address %ui of %ui", ctx->next + 1,
                    ctx->addresses_count);
 
-    return ngx_agent_upstream_peer_address(pc, ctx,
-                                           &ctx->addresses[ctx->next++]);
+    rc = ngx_agent_upstream_peer_address(pc, ctx,
+                                         &ctx->addresses[ctx->next++]);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ctx->dial.handler = ngx_agent_upstream_dial_timeout;
+    ctx->dial.data = ctx->http->connection;
+    ctx->dial.log = pc->log;
+
+    ngx_add_timer(&ctx->dial, share);
+
+    return NGX_OK;
+}
+
+
+ngx_msec_t
+ngx_agent_upstream_share(ngx_agent_ctx_t *ctx, ngx_msec_t total)
+{
+    ngx_msec_t  passed;
+
+    if (ctx->next == 0) {
+        ctx->dialled = ngx_current_msec;
+    }
+
+    passed = ngx_current_msec - ctx->dialled;
+
+    if (ctx->next == ctx->addresses_count || passed >= total) {
+        return 0;
+    }
+
+    return (total - passed) / (ctx->addresses_count - ctx->next) + 1;
+}
+
+
+/*
+ * The time of this address is over: core's own timer begins anew with each
+ * address.  The handlers see it as core's.
+ */
+
+static void
+ngx_agent_upstream_dial_timeout(ngx_event_t *ev)
+{
+    ngx_agent_ctx_t      *ctx;
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    ctx = (ngx_agent_ctx_t *) ((u_char *) ev - offsetof(ngx_agent_ctx_t, dial));
+
+    u = ctx->http->upstream;
+    c = u->peer.connection;
+
+    if (c == NULL || u->request_sent) {
+        return;
+    }
+
+    if (c->write->timer_set) {
+        ngx_del_timer(c->write);
+    }
+
+    c->write->timedout = 1;
+    c->write->handler(c->write);
 }
 
 
@@ -327,10 +426,15 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
     c = pc->connection;
     u = ctx->http->upstream;
 
+    if (ctx->dial.timer_set) {
+        ngx_del_timer(&ctx->dial);
+    }
+
     if (ctx->failure == NULL && c
         && (c->read->timedout || c->write->timedout))
     {
         ctx->failure = "upstream_timeout";
+        ctx->why = ngx_agent_upstream_late(u, c);
     }
 
     if ((state & NGX_PEER_FAILED) && ctx->failure == NULL) {
@@ -357,162 +461,56 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
                    "agent: upstream %V left, state %ui, failure \"%s\"",
                    &ctx->peer, state, ctx->failure ? ctx->failure : "none");
 
-    ngx_agent_keepalive_put(pc, ctx, state);
+    if (u->request_sent && ngx_agent_upstream_is_read(pc, ctx)) {
+        ngx_agent_keepalive_put(pc, ctx, state);
 
-    if (pc->tries) {
+        pc->tries = 0;
+        pc->cached = 0;                     /* else core adds one */
+
+    } else if (pc->tries) {
         pc->tries--;
     }
 }
 
 
-#if (NGX_HTTP_SSL)
+/* What was waited for: a constant. */
 
-/*
- * nginx asks here for a session to resume, when the TLS object is made and its
- * SNI set, and before a byte is sent.  The name and the trust store that the
- * handshake must prove are set on the connection itself.  nginx checks the
- * result again afterwards.
- */
-
-static ngx_int_t
-ngx_agent_upstream_peer_tls(ngx_peer_connection_t *pc, void *data)
+static const char *
+ngx_agent_upstream_late(ngx_http_upstream_t *u, ngx_connection_t *c)
 {
-    ngx_agent_ctx_t *ctx = data;
-
-    SSL                *ssl;
-    X509_STORE         *store;
-    authority_t        *a;
-    const char         *sni;
-    ngx_ssl_session_t  *session;
-
-    ssl = pc->connection->ssl->connection;
-    a = &ctx->target.authority;
-
-    if (a->kind == AUTHORITY_NAME) {
-
-        sni = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-
-        if (sni == NULL || ngx_strcmp(sni, a->host) != 0) {
-            ctx->failure = "configuration";
-            ngx_log_error(NGX_LOG_ALERT, pc->log, 0,
-                          "nothing is sent: proxy_ssl_name must be "
-                          "$agent_host");
-            return NGX_ERROR;
-        }
-
-        SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-
-        if (SSL_set1_host(ssl, a->host) != 1) {
-            return NGX_ERROR;
-        }
-
-    } else if (X509_VERIFY_PARAM_set1_ip(SSL_get0_param(ssl), a->address,
-                                         a->kind == AUTHORITY_IPV6 ? 16 : 4)
-               != 1)
-    {
-        return NGX_ERROR;
+    if (!u->request_sent) {
+        return c->ssl ? "the TLS handshake took too long"
+                      : "the connection took too long";
     }
 
-    SSL_set_verify(ssl, SSL_VERIFY_PEER, ngx_agent_upstream_verify);
-
-    if (ctx->rule->trusted_pem) {
-
-        store = ngx_agent_upstream_trust(ctx->rule);
-
-        if (store == NULL || SSL_set1_verify_cert_store(ssl, store) != 1) {
-            ctx->failure = "configuration";
-            return NGX_ERROR;
-        }
+    if (u->header_sent) {
+        return "the answer stopped";
     }
 
-    if (ngx_agent_bio(pc->connection) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    session = ngx_agent_keepalive_session_get(ctx);
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                   "agent: handshake must prove \"%s\", %s", a->host,
-                   session ? "resumed" : "full");
-
-    if (session && ngx_ssl_set_session(pc->connection, session) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
+    return c->write->timedout ? "the request was not read in time"
+                              : "no answer came in time";
 }
 
 
 /*
- * A resumed session skips the check of the name: it is used only for the name,
- * the task and the trust store that it was verified with.
+ * May the upstream have read of the request?  Only a kept connection that took
+ * not one byte has surely not.
  */
 
-static void
-ngx_agent_upstream_peer_save(ngx_peer_connection_t *pc, void *data)
+static ngx_uint_t
+ngx_agent_upstream_is_read(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 {
-    ngx_agent_ctx_t *ctx = data;
+    ngx_connection_t  *c;
 
-    ngx_ssl_session_t  *session;
+    c = pc->connection;
 
-    if (SSL_get_verify_result(pc->connection->ssl->connection) != X509_V_OK
-        || ctx->task->ended)
+    if (c->sent > 0
+        || (c->ssl && pc->cached
+            && BIO_number_written(SSL_get_wbio(c->ssl->connection))
+               != ctx->written))
     {
-        return;
+        ctx->sent = 1;
     }
 
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                   "agent: upstream verified as \"%s\"",
-                   ctx->target.authority.host);
-
-    session = ngx_ssl_get_session(pc->connection);
-
-    if (session) {
-        ngx_agent_keepalive_session_put(ctx, session);
-    }
-}
-
-#endif
-
-
-static int
-ngx_agent_upstream_verify(int ok, X509_STORE_CTX *store)
-{
-    return ok;
-}
-
-
-/* The trust store of a rule, made once per worker and generation. */
-
-static X509_STORE *
-ngx_agent_upstream_trust(const policy_rule_t *rule)
-{
-    BIO         *bio;
-    X509        *x509;
-    X509_STORE  *store;
-
-    if (rule->data) {
-        return rule->data;
-    }
-
-    bio = BIO_new_mem_buf(rule->trusted_pem, -1);
-    store = X509_STORE_new();
-
-    if (bio == NULL || store == NULL) {
-        BIO_free(bio);
-        X509_STORE_free(store);
-        return NULL;
-    }
-
-    while ((x509 = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
-        (void) X509_STORE_add_cert(store, x509);
-        X509_free(x509);
-    }
-
-    ERR_clear_error();
-    BIO_free(bio);
-
-    ((policy_rule_t *) rule)->data = store;
-
-    return store;
+    return ctx->sent || !pc->cached;
 }

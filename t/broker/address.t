@@ -148,7 +148,7 @@ my $ca = $t->ca->{cert};
 # a dead address shall not cost ten seconds here
 my $proxy = $t->write('proxy.conf',
     $t->read("$AgentTest::ROOT/conf/agent_proxy.conf")
-    =~ s/proxy_connect_timeout\s+\K\w+;/300ms;/r);
+    =~ s/proxy_connect_timeout\s+\K\w+;/2s;/r);
 
 # ranges around what no rule opens
 my $wide = '100.64.0.0/10 168.0.0.0/8 169.0.0.0/8 192.0.0.0/24 fd00::/8 '

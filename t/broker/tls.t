@@ -479,6 +479,8 @@ for my $case (
     ['a status of two digits', "HTTP/1.1 20 x\r\n\r\n"],
     ['a status of four digits', "HTTP/1.1 2000 x\r\n\r\n"],
     ['a status over 599', "HTTP/1.1 999 x\r\n\r\n"],
+    ['two spaces before the status', "HTTP/1.1  403 x\r\n\r\n"],
+    ['HTTP/2.0', "HTTP/2.0 403 x\r\n\r\n"],
     ['a header that is none', "HTTP/1.1 200 x\r\nX-A\0b: c\r\n\r\n"],
     ['nothing', ''],
 ) {
@@ -491,9 +493,10 @@ for my $case (
               . "failed");
 }
 
-for my $first ('HTTP/1.1  403 x', 'HTTP/2.0 403 x', 'HTTP/1.0 403') {
+for my $first ('HTTP/1.1 403 x', 'HTTP/1.0 403', 'HTTP/1.1 403 ') {
     my $r = $l->get("http://open.internal:$port" . raw("$first\r\n"
-        . "X-Agent-Broker: denied\r\nX-Own: 1\r\nContent-Length: 0\r\n\r\n"));
+        . "X-Agent-Broker: denied\r\nX-Own: 1\r\nConnection: close\r\n"
+        . "Content-Length: 0\r\n\r\n"));
     is($r->{status}, 403,
        "B-072 an answer with the status line '$first' has its status");
     ok($r->{headers}{'x-own'} && !$r->{headers}{'x-agent-broker'},
@@ -503,16 +506,20 @@ for my $first ('HTTP/1.1  403 x', 'HTTP/2.0 403 x', 'HTTP/1.0 403') {
 
 for my $status (100, 101, 102, 103, 199) {
     for my $ask ([], ['Upgrade: echo', 'Connection: upgrade']) {
+        my $last = $status == 101 ? 502 : 200;
         my $r = $l->get("http://open.internal:$port" . raw(
             "HTTP/1.1 $status Well\r\nUpgrade: echo\r\n"
             . "Connection: upgrade\r\n\r\n"
             . "HTTP/1.1 200 Yes\r\nX-Agent-Broker: denied\r\n"
+            . "Connection: close\r\n"
             . "Content-Length: 2\r\n\r\nok"), headers => $ask);
         my $how = "$status, " . (@$ask ? 'with' : 'without') . ' Upgrade';
-        is($r->{status}, 502, "B-072 an interim answer ($how) becomes 502")
+        is($r->{status}, $last,
+           "B-072 G-023: after an interim answer ($how) comes $last")
             or diag $r->{raw};
         unlike($r->{raw}, qr/denied/,
-               "B-072 what follows an interim answer ($how) is not passed on");
+               "B-072 what follows an interim answer ($how) does not speak for "
+               . 'the broker');
     }
 }
 $l->do(open => { id => 'up', port => 8899 });
@@ -526,20 +533,29 @@ like($got->{data}, qr{^HTTP/1\.1 502 },
 $l->do(shut => { id => 'up' });
 
 
-subtest 'E-020 after an interim answer the connection is not used again'
-    => sub {
-    is($l->get("http://open.internal:$port/interim/i")->{status}, 502,
-       'an interim answer on a connection that stays open becomes 502');
-    my ($left) = grep { $_->{target} eq '/interim/i' } $good->requests;
+subtest 'E-020 G-023: an answer is waited for behind an interim one' => sub {
+    $l->do(open => { id => 'i', port => 8899 });
+    $l->do(write => { id => 'i', data =>
+        "GET http://open.internal:$port/interim/i HTTP/1.1\r\n"
+        . "Host: open.internal:$port\r\n\r\n" });
+    my $left;
+    AgentTest::wait_for('the request', sub {
+        ($left) = grep { $_->{target} eq '/interim/i' } $good->requests });
     for (1 .. 3) {
         my $r = $l->get("http://open.internal:$port/next");
         like($r->{body}, qr{"path": "/next"},
-             'the next request has its own answer');
+             'another request meanwhile has its own answer');
     }
     is_deeply([grep { $_->{conn} == $left->{conn} && $_->{target} eq '/next' }
                $good->requests], [],
-               'the next requests go over another connection');
+               'the others go over another connection');
     $l->get("http://open.internal:$port/open/i");
+    like($l->do(read => { id => 'i', timeout => 10 })->{data},
+         qr{^HTTP/1\.1 200 .*"late":true}s,
+         'the answer comes when the upstream sends it');
+    $l->do(shut => { id => 'i' });
+    like($l->get("http://open.internal:$port/next")->{body},
+         qr{"path": "/next"}, 'the next request has its own answer');
 };
 
 

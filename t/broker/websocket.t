@@ -66,23 +66,147 @@ subtest 'F-038 a websocket to a host with `websocket on` is passed through'
            'bytes of the websocket are counted in the line of its end');
 };
 
-for my $case (['api.internal', 'websocket', 'a host without `websocket on`'],
-              ['ws.internal', 'h2c', 'an upgrade to h2c'],
-              ['ws.internal', 'websocket, h2c', 'a list of protocols']) {
-    my ($host, $to, $what) = @$case;
-    subtest "B-049 $what is served without the upgrade" => sub {
-        my ($head, undef, $seen) = upgrade($host, $to, '/echo');
-        like($head, qr/^HTTP\/1.1 200 /, 'the box is answered 200');
-        ok(!$seen->{headers}{upgrade}, 'the upstream is sent no Upgrade');
-        ok(!$seen->{headers}{connection},
-           'the upstream is sent no Connection: upgrade');
+
+# What is no upgrade, or another one, is an ordinary request: RFC 9110, 7.8
+
+my @key = ('Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+           'Sec-WebSocket-Version: 13');
+my @ask = ('Connection: Upgrade', 'Upgrade: websocket');
+
+# One request in these words: its answer, and what the upstream saw of it.
+sub ask ($host, $version, $path, @lines) {
+    my $seen = () = $up->requests;
+    my $method = $path =~ s/^(\w+) // ? $1 : 'GET';
+    my $r = $l->http(join '', map { "$_\r\n" }
+        "$method http://$host:$port$path HTTP/$version", "Host: $host:$port",
+        @lines, @key, '');
+    my @new = $up->requests;
+    return ($r, @new[$seen .. $#new]);
+}
+
+for my $case (
+    ['an upgrade to h2c', '1.1', 'Connection: close, Upgrade', 'Upgrade: h2c'],
+    ['an upgrade to h2c, as Java asks for it', '1.1',
+     'Connection: close, Upgrade, HTTP2-Settings', 'Upgrade: h2c',
+     'HTTP2-Settings: AAMAAABkAAQAAP__'],
+    ['two protocols', '1.1', 'Connection: close, Upgrade',
+     'Upgrade: h2c, irc/6.9'],
+    ['HTTP/1.0', '1.0', @ask],
+    ['no Connection: Upgrade', '1.1', 'Connection: close',
+     'Upgrade: websocket'],
+    ['no Upgrade', '1.1', 'Connection: close, Upgrade'],
+    ['a word that has websocket in it', '1.1', 'Connection: close, Upgrade',
+     'Upgrade: xwebsocket'],
+) {
+    my ($what, $version, @lines) = @$case;
+    for my $host (qw(api.internal ws.internal)) {
+        subtest "B-049 G-036: $what to $host is served without an upgrade" => sub {
+            my ($r, $seen) = ask($host, $version, '/echo', @lines);
+            is($r->{status}, 200, 'the box is answered 200');
+            ok($seen && !$seen->{headers}{upgrade},
+               'the upstream is sent no Upgrade');
+            ok($seen && !$seen->{headers}{connection},
+               'the upstream is sent no Connection: upgrade');
+            ok($seen && !$seen->{headers}{'http2-settings'},
+               'the upstream is sent no HTTP2-Settings');
+        };
+    }
+}
+
+my @websockets = (
+    ['an ordinary one', @ask],
+    ['in capitals', 'Connection: UPGRADE', 'Upgrade: WebSocket'],
+    ['in a list', 'Connection: keep-alive, Upgrade', 'Upgrade: h2c, websocket'],
+    ['in two lines', 'Connection: keep-alive', 'Connection: Upgrade',
+     'Upgrade: h2c', 'Upgrade: websocket'],
+);
+
+for my $case (@websockets) {
+    my ($what, @lines) = @$case;
+    subtest "G-036: a websocket that the rule does not have, $what, is refused"
+        => sub {
+        my $dials = $up->connections;
+        my ($r, $seen) = ask('api.internal', '1.1', '/upgrade', @lines);
+        is($r->{status}, 403, 'the box is answered 403');
+        like($r->{body}, qr/"reason":"upgrade_not_allowed"/,
+             'with the reason upgrade_not_allowed');
+        ok(!$seen, 'the upstream sees no request');
+        is($up->connections, $dials, 'the upstream is not dialled');
+        my ($line) = ($b->audit('egress'))[-1];
+        is("$line->{verdict} $line->{reason} $line->{path}",
+           'denied upgrade_not_allowed /upgrade', 'the line says so');
+    };
+    subtest "G-036: a websocket that the rule has, $what, is passed on" => sub {
+        my $id = 'w' . ++$n;
+        $l->do(open => { id => $id, port => 8899 });
+        $l->do(write => { id => $id, data => join '', map { "$_\r\n" }
+            "GET http://ws.internal:$port/upgrade HTTP/1.1",
+            "Host: ws.internal:$port", @lines, @key, '' });
+        like($l->do(read => { id => $id, timeout => 10 })->{data},
+             qr{^HTTP/1\.1 101 }, 'the box is answered 101');
+        $l->do(shut => { id => $id });
     };
 }
 
-subtest 'B-049 an upstream that upgrades unasked gets no tunnel' => sub {
-    my ($head, $echo) = upgrade('api.internal', 'websocket', '/upgrade');
-    unlike($head, qr/^HTTP\/1.1 101 /, 'the box is not answered 101');
-    isnt($echo, 'hello', 'bytes of the box do not come back');
+subtest 'G-036: POST asks for no websocket, and is refused where there is none'
+    => sub {
+    my ($r) = ask('api.internal', '1.1', 'POST /echo', @ask,
+                  'Content-Length: 0');
+    is($r->{status}, 403, 'the box is answered 403');
+};
+
+
+# G-030: what the upstream switches to is what was asked for
+
+sub upgraded ($query, @lines) {
+    my ($r) = ask('ws.internal', '1.1', "/upgrade?$query",
+                  @lines ? @lines : @ask);
+    return $r;
+}
+
+for my $case (
+    ['a wrong Sec-WebSocket-Accept',
+     'accept=Sec-WebSocket-Accept:%20s3pPLMBiTxaQ9kYGzzhZRbK%2BxOp='],
+    ['a short Sec-WebSocket-Accept', 'accept=Sec-WebSocket-Accept:%20s3pP'],
+    ['two of Sec-WebSocket-Accept',
+     'accept=Sec-WebSocket-Accept:%20s3pPLMBiTxaQ9kYGzzhZRbK%2BxOo='
+     . '%0d%0aSec-WebSocket-Accept:%20s3pPLMBiTxaQ9kYGzzhZRbK%2BxOo='],
+    ['no Sec-WebSocket-Accept', 'accept='],
+    ['another Upgrade', 'upgrade=Upgrade:%20echo'],
+    ['two protocols', 'upgrade=Upgrade:%20websocket,%20echo'],
+    ['no Upgrade', 'upgrade='],
+    ['no Connection', 'connection='],
+    ['another Connection', 'connection=Connection:%20keep-alive'],
+    ['a body', 'accept=Sec-WebSocket-Accept:%20s3pPLMBiTxaQ9kYGzzhZRbK%2BxOo='
+     . '%0d%0aContent-Length:%205'],
+) {
+    my ($what, $query) = @$case;
+    subtest "G-030: a 101 with $what is refused" => sub {
+        my $r = upgraded($query);
+        is($r->{status}, 502, 'the box is answered 502');
+        like($r->{body}, qr/"reason":"bad_answer"/, 'with the reason bad_answer');
+        unlike($r->{raw}, qr/101/, 'nothing of the 101 is passed on');
+        AgentTest::wait_for('the line of its end', sub {
+            grep { ($_->{failure} // '') eq 'bad_answer' }
+                 ($b->audit('egress_end'))[-1] });
+    };
+}
+
+subtest 'G-030: a 101 that was not asked for is refused' => sub {
+    for my $lines (['Connection: close'],
+                   ['Connection: close, Upgrade', 'Upgrade: echo'],
+                   ['Connection: close', 'Upgrade: websocket'])
+    {
+        my $r = upgraded('', @$lines);
+        is($r->{status}, 502, "the box is answered 502 (@$lines)");
+        like($r->{body}, qr/"reason":"bad_answer"/,
+             "with the reason bad_answer (@$lines)");
+    }
+};
+
+subtest 'G-030: a websocket without a key is not opened' => sub {
+    @key = 'Sec-WebSocket-Version: 13';
+    is(upgraded('')->{status}, 502, 'the box is answered 502');
 };
 
 $b->is_clean;

@@ -1,8 +1,8 @@
 package AgentSchema;
 
 # As much of JSON Schema as conf/audit.schema.json uses: type, const, enum,
-# pattern, minimum, maximum, maxLength, required, properties,
-# additionalProperties, allOf, if and then.  An unknown word dies: a schema
+# pattern, minimum, maximum, maxLength, items, minItems, maxItems, required,
+# properties, additionalProperties, allOf, if and then.  An unknown word dies: a schema
 # that is not understood must not pass for one that is kept.
 
 use v5.36;
@@ -56,6 +56,15 @@ my %word = (
     },
     maxLength => sub ($want, $v, $s) {
         type_of($v) ne 'string' || length $v <= $want ? () : 'is too long';
+    },
+    items => sub ($want, $v, $s) {
+        map { errors($want, $_) } type_of($v) eq 'array' ? @$v : ();
+    },
+    minItems => sub ($want, $v, $s) {
+        type_of($v) ne 'array' || @$v >= $want ? () : "has not $want items";
+    },
+    maxItems => sub ($want, $v, $s) {
+        type_of($v) ne 'array' || @$v <= $want ? () : 'has too many items';
     },
     required => sub ($want, $v, $s) {
         map { exists $v->{$_} ? () : "lacks $_" } @$want;

@@ -478,6 +478,7 @@ sub helper ($self, $script, @args) {
 # The upstream: { port } and ->events, ->requests.
 #   names => [...] for its certificate, cert => {cert,key},
 #   sni => { name => {cert,key} }, plain => 1, no_keepalive => 1, bind => addr,
+#   keep => seconds (61; 0: its answers do not tell how long it keeps them),
 #   port => n, tls_max => '1.2', watch => file, watch_for => text (both: each
 #   accept event has `watched`, how often the text was in the file then)
 sub upstream ($self, %opt) {
@@ -496,7 +497,7 @@ sub upstream ($self, %opt) {
     }
 
     push @args, '--no-keepalive' if $opt{no_keepalive};
-    for my $name (qw(bind port tls_max watch watch_for)) {
+    for my $name (qw(bind port keep tls_max watch watch_for)) {
         push @args, '--' . ($name =~ tr/_/-/r), $opt{$name}
             if defined $opt{$name};
     }

@@ -57,6 +57,7 @@ def short(c, rest):
 def own(c, rest, status):
     """An error of its own, which claims to be the broker's."""
     c.sendall(b"HTTP/1.1 %s Own\r\nX-Agent-Broker: failed\r\nX-Own: yes\r\n"
+              b"Connection: close\r\n"
               b"Content-Length: 7\r\n\r\nmy page" % status.encode())
 
 

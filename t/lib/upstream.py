@@ -18,17 +18,23 @@ Log, one JSON object a line:
   {"event":"close","conn":1}
 
 Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
-  /set?NAME=VALUE&..  /redirect?to=  /raw?b64=  /short?n=  /drop  /upgrade
+  /set?NAME=VALUE&..  /redirect?to=  /raw?b64=&pad=  /cut?b64=&pad= (@PAD@: so many bytes)
+  /short?n=
+  /drop  /reset  /unread (answers without having read the body)
+  /upgrade?connection=&upgrade=&accept= (lines of its head; empty: none)
   /gate/NAME  /interim/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
 Anything else: 200 and a small JSON object.
 """
 
 import argparse
 import base64
+import hashlib
 import json
 import os
+import re
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -36,6 +42,8 @@ import urllib.parse
 
 BODY_MAX = 64 * 1024 * 1024
 BODY_KEPT = 1024 * 1024
+
+WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"     # RFC 6455, 1.3
 
 
 class Log:
@@ -130,6 +138,8 @@ class Connection:
         if not (status < 200 or status in (204, 304)):
             lines.append("Content-Length: %d" % len(body))
         lines += ["%s: %s" % pair for pair in headers]
+        if self.args.keep:
+            lines.append("Keep-Alive: timeout=%d" % self.args.keep)
         if self.args.no_keepalive:
             lines.append("Connection: close")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
@@ -210,8 +220,29 @@ class Connection:
     def do_redirect(self, rest, query, headers, body):
         self.answer(302, b"{}", headers=[("Location", query.get("to", "/"))])
 
+    @staticmethod
+    def raw_bytes(query):
+        data = base64.urlsafe_b64decode(query.get("b64", ""))
+        return data.replace(b"@PAD@", b"x" * int(query.get("pad", "0")))
+
     def do_raw(self, rest, query, headers, body):
-        self.sock.sendall(base64.urlsafe_b64decode(query.get("b64", "")))
+        """These bytes, and an end, unless they are an answer that has one:
+        a connection that can be used again is not closed behind its back."""
+        data = self.raw_bytes(query)
+        self.sock.sendall(data)
+        head, end, body = data[data.rfind(b"HTTP/1."):].partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\nContent-Length: *(\d+)", head)
+        if not (end and length and int(length[1]) == len(body)):
+            raise Closed
+
+    def do_cut(self, rest, query, headers, body):
+        """The same, with an end in any case."""
+        self.sock.sendall(self.raw_bytes(query))
+        raise Closed
+
+    def do_reset(self, rest, query, headers, body):
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                             struct.pack("ii", 1, 0))
         raise Closed
 
     def do_short(self, rest, query, headers, body):
@@ -224,8 +255,16 @@ class Connection:
         raise Closed
 
     def do_upgrade(self, rest, query, headers, body):
-        self.sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\n"
-                          b"Connection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        """To a websocket that echoes bytes, or what the query says instead."""
+        names = {k.lower(): v for k, v in headers}
+        key = names.get("sec-websocket-key", "").encode() + WEBSOCKET
+        accept = base64.b64encode(hashlib.sha1(key).digest()).decode()
+        lines = [query.get("connection", "Connection: Upgrade"),
+                 query.get("upgrade", "Upgrade: websocket"),
+                 query.get("accept", "Sec-WebSocket-Accept: " + accept)]
+        self.sock.sendall("\r\n".join(
+            ["HTTP/1.1 101 Switching Protocols"] + [x for x in lines if x]
+            + ["", ""]).encode())
         while True:
             if self.buffer:
                 self.sock.sendall(self.buffer)
@@ -243,7 +282,7 @@ class Connection:
                 if colon:
                     headers.append([name, value.strip()])
 
-            body = self.read_body(headers)
+            body = b"" if target == "/unread" else self.read_body(headers)
 
             self.log.write(event="request", conn=self.conn, tls=self.tls,
                            sni=self.sni, method=self.method, target=target,
@@ -347,6 +386,8 @@ def main():
     parser.add_argument("--tls-max", default="1.3")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--no-keepalive", action="store_true")
+    parser.add_argument("--keep", type=int, default=61,
+                        help="seconds in Keep-Alive; 0: none is sent")
     parser.add_argument("--watch", metavar="FILE",
                         help="count --watch-for in it at each accept")
     parser.add_argument("--watch-for", metavar="TEXT")

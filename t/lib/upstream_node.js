@@ -11,7 +11,7 @@
 //   /sse?id=        an event; a second one and the end after /release?id=
 //   /release?id=
 //   /trailers       chunks, and trailers behind them
-//   /early          103, then the answer
+//   /early          100, 102, 103, then the answer
 //   /status/NNN
 
 'use strict';
@@ -37,6 +37,10 @@ function answer(req, res) {
     const id = url.searchParams.get('id');
 
     res.setHeader('X-Conn', String(socket.number));
+    if (!session) {
+        res.setHeader('Keep-Alive', 'timeout=61');
+    }
+
     res.setHeader('X-Seen', `${req.method} ${req.url} ${req.httpVersion}`);
 
     if (url.pathname === '/echo') {
@@ -74,6 +78,10 @@ function answer(req, res) {
         });
 
     } else if (url.pathname === '/early') {
+        res.writeContinue();
+        if (!session) {
+            res.writeProcessing();
+        }
         res.writeEarlyHints({ link: '</style.css>; rel=preload' });
         res.end('late');
 

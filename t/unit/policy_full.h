@@ -106,6 +106,7 @@ full_set(bool backwards)
         } else if (strcmp(rule->host, "metrics.internal") == 0) {
             rule->plaintext = true;
             rule->websocket = true;
+            rule->reuse_after_body = true;
             must(policy_rule_add_range(rule, "10.0.0.0/8", err));
             rule->trusted_pem = strdup(PEM2);
 

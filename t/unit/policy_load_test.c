@@ -245,14 +245,14 @@ test_replaced(void **state)
         const char  *now;
         bool         loads;
     } rows[] = {
-        { "\"hint\"", "use", "USE", true },
-        { "\"hint\"", "use", "\\u0055se", false },
-        { "\"hint\"", "use", "u\\u0000se", false },
-        { "\"hint\"", "use", "u\\u0080se", false },
-        { "\"hint\"", "use", "u\\u20acse", false },
-        { "\"hint\"", "use", "u\\xse", false },
-        { "\"hint\"", "use", "u\\/se", false },
-        { "\"hint\"", "use", "u\\", false },
+        { "\"hint\"", "use ", "USE ", true },
+        { "\"hint\"", "use ", "\\u0055se ", false },
+        { "\"hint\"", "use ", "u\\u0000se ", false },
+        { "\"hint\"", "use ", "u\\u0080se ", false },
+        { "\"hint\"", "use ", "u\\u20acse ", false },
+        { "\"hint\"", "use ", "u\\xse ", false },
+        { "\"hint\"", "use ", "u\\/se ", false },
+        { "\"hint\"", "use ", "u\\", false },
 
         { "\"rules\"", "\"trusted\":null", "\"trusted\":\"sha256:0\"",
           false },
@@ -298,6 +298,8 @@ test_replaced(void **state)
         { "\"websocket\":true", "true", "1", false },
         { "\"websocket\":true", "true", "null", false },
         { "\"websocket\":true", "true", "truefalse", false },
+        { "\"reuse_after_body\":true", "true", "false", true },
+        { "\"reuse_after_body\":true", "true", "1", false },
         { "\"tunnel\":true", "true", "false", true },
         { "\"tunnel\":true", "true", "\"on\"", false },
         { "\"*.packages", "\"tunnel\":false", "\"tunnel\":true", false },
