@@ -21,7 +21,10 @@
  *
  *   control/   speaks with launchers
  *                ngx_agent_control.h ngx_agent_listen.c (the socket)
- *                ngx_agent_control.c (reading and writing a connection)
+ *                ngx_agent_helper.h ngx_agent_helper.c (a process that
+ *                receives what launchers send) ngx_agent_helper_gate.c (who
+ *                may) ngx_agent_channel.c (a worker's side of it)
+ *                ngx_agent_control.c (the life of a connection)
  *                ngx_agent_ops.c (what is asked) ngx_agent_question.c (what
  *                would a request be answered?) ngx_agent_open.c (how a task
  *                begins and is resumed) ngx_agent_launcher.h
@@ -111,10 +114,12 @@
  * policies: these, the slots of the tasks and the vault are in shared memory,
  * and are looked up each time.
  *
- * A launcher's connection.  ngx_agent_control_init() asks the kernel who it
- * is; ngx_agent_control_read() takes lines and descriptors, and
- * ngx_agent_ops_line() calls the operation: `open` makes a slot, and its line
- * in the audit; `serve` checks the sockets and makes them doors
+ * A launcher's connection.  The worker's helper accepts it, asks the kernel
+ * who it is (ngx_agent_helper_may()), reads its lines, and receives and judges
+ * its descriptors (ngx_agent_given_judge()), so that none of them can stop the
+ * worker.  ngx_agent_channel_read() hears of it, and ngx_agent_ops_line() calls
+ * the operation: `open` makes a slot, and its line in the audit; `serve` checks
+ * what the helper knows of the sockets and makes them doors
  * (ngx_agent_door_open_all()), and gives the lease; `close` cuts the task's
  * connections, writes its end, and answers with what was refused.  A
  * connection that closes before that ends the task, as `close` does.
@@ -528,7 +533,7 @@ ngx_agent_broker_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    if (ngx_agent_control_start(cycle) != NGX_OK) {
+    if (ngx_agent_channel_start(cycle) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -544,7 +549,7 @@ static void
 ngx_agent_broker_exit_process(ngx_cycle_t *cycle)
 {
     if (ngx_agent_broker_conf(cycle) && ngx_process == NGX_PROCESS_WORKER) {
-        ngx_agent_control_stop(cycle);
+        ngx_agent_channel_stop(cycle);
         ngx_agent_audit_broker_worker("end");
     }
 }

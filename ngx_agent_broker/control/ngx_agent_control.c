@@ -7,31 +7,25 @@
  *     '---resume-------------------^   |
  *                                      '--drain (worker leaves)--> DRAINED
  *
- * The launcher is trusted no further than its user: every line is parsed
- * strictly, a descriptor is accepted only while one is awaited and looked at
- * before anything is done with it, and nothing here ever blocks.
+ * The launcher is trusted no further than its user.  The worker's helper reads
+ * what it sends, and has looked at its descriptors (ngx_agent_helper.h); here
+ * every line is parsed strictly, and nothing ever blocks.
  */
 
 
 #include "control/ngx_agent_launcher.h"
 
-#include <grp.h>
-
 
 #define NGX_AGENT_OPEN_TIMEOUT   5000       /* to open or resume, ms */
 #define NGX_AGENT_PER_UID        256        /* control connections of one uid */
-#define NGX_AGENT_GROUPS_MAX     256
 #define NGX_AGENT_SWEEP          1000
 
-#ifndef SO_PEERGROUPS
-#define SO_PEERGROUPS  59                   /* Linux 4.13 */
-#endif
+#define NGX_AGENT_REFUSED_LINGER 1000       /* ms, for what it came to ask */
 
 
 static void ngx_agent_control_read(ngx_event_t *rev);
 static void ngx_agent_control_write(ngx_event_t *wev);
-static ssize_t ngx_agent_control_recv(ngx_agent_launcher_t *l);
-static ngx_int_t ngx_agent_control_peer(ngx_agent_launcher_t *l);
+static ngx_int_t ngx_agent_control_admit(ngx_agent_launcher_t *l);
 static void ngx_agent_control_finish(ngx_agent_launcher_t *l);
 static void ngx_agent_control_end_over(ngx_event_t *ev);
 static void ngx_agent_control_sweep(ngx_event_t *ev);
@@ -39,6 +33,8 @@ static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
 
 static ngx_queue_t       ngx_agent_launchers;
+static ngx_rbtree_t      ngx_agent_launchers_ids;
+static ngx_rbtree_node_t ngx_agent_launchers_sentinel;
 static ngx_event_t       ngx_agent_sweep_event;
 static ngx_connection_t  ngx_agent_sweep_connection;
 
@@ -47,6 +43,8 @@ ngx_int_t
 ngx_agent_control_start(ngx_cycle_t *cycle)
 {
     ngx_queue_init(&ngx_agent_launchers);
+    ngx_rbtree_init(&ngx_agent_launchers_ids, &ngx_agent_launchers_sentinel,
+                    ngx_rbtree_insert_value);
 
     if (ngx_agent_launcher_netns() == 0) {
         ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
@@ -106,29 +104,44 @@ ngx_agent_control_stop(ngx_cycle_t *cycle)
 }
 
 
-void
-ngx_agent_control_init(ngx_connection_t *c)
-{
-    ngx_uint_t             n;
-    ngx_queue_t           *q;
-    ngx_agent_launcher_t  *l, *other;
+/* Takes the socket over, but on NGX_ERROR. */
 
-    l = ngx_pcalloc(c->pool, sizeof(ngx_agent_launcher_t));
-    if (l == NULL) {
-        ngx_destroy_pool(c->pool);
-        ngx_close_connection(c);
-        return;
+ngx_int_t
+ngx_agent_control_new(ngx_agent_srv_conf_t *ascf, ngx_socket_t s, uint64_t id)
+{
+    ngx_pool_t            *pool;
+    ngx_connection_t      *c;
+    ngx_agent_launcher_t  *l;
+
+    pool = ngx_create_pool(512, ngx_cycle->log);
+    l = pool ? ngx_pcalloc(pool, sizeof(ngx_agent_launcher_t)) : NULL;
+    c = l ? ngx_get_connection(s, ngx_cycle->log) : NULL;
+
+    if (c == NULL) {
+
+        if (pool) {
+            ngx_destroy_pool(pool);
+        }
+
+        return NGX_ERROR;
     }
 
-    l->connection = c;
-    l->ascf = c->listening->servers;
-    l->amcf = ((ngx_http_conf_ctx_t *) l->ascf->core->ctx)
-                  ->main_conf[ngx_agent_broker_module.ctx_index];
+    c->pool = pool;
+    c->type = SOCK_STREAM;
+    c->recv = ngx_recv;
+    c->send = ngx_send;
+    c->recv_chain = ngx_recv_chain;
+    c->send_chain = ngx_send_chain;
+    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    c->start_time = ngx_current_msec;
+    c->log = ngx_cycle->log;
+    c->read->log = c->log;
+    c->write->log = c->log;
+    c->write->ready = 1;
 
     c->data = l;
     c->read->handler = ngx_agent_control_read;
     c->write->handler = ngx_agent_control_write;
-    c->log->action = "talking to a launcher";
 
     /*
      * Core tells idle connections when the worker leaves (c->close): so the
@@ -137,20 +150,46 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     c->idle = 1;
 
+    l->connection = c;
+    l->id = id;
+    l->ascf = ascf;
+    l->amcf = ((ngx_http_conf_ctx_t *) ascf->core->ctx)
+                  ->main_conf[ngx_agent_broker_module.ctx_index];
+
     ngx_queue_insert_tail(&ngx_agent_launchers, &l->queue);
 
-    l->line = ngx_palloc(c->pool, PROTOCOL_LINE_MAX);
+    l->node.key = id;
+    ngx_rbtree_insert(&ngx_agent_launchers_ids, &l->node);
 
-    if (l->line == NULL || ngx_agent_control_peer(l) != NGX_OK) {
+    if (ngx_agent_control_admit(l) != NGX_OK) {
         ngx_agent_control_finish(l);
-        return;
     }
 
-    n = 0;
+    return NGX_OK;
+}
 
-    ngx_agent_queue_each(q, &ngx_agent_launchers) {
-        other = ngx_queue_data(q, ngx_agent_launcher_t, queue);
-        n += (other->peer.uid == l->peer.uid);
+
+static ngx_int_t
+ngx_agent_control_admit(ngx_agent_launcher_t *l)
+{
+    ngx_uint_t             n;
+    ngx_queue_t           *q;
+    ngx_connection_t      *c;
+    ngx_agent_launcher_t  *other;
+
+    c = l->connection;
+
+    l->groups = ngx_palloc(c->pool,
+                           (NGX_AGENT_GROUPS_MAX + 1) * sizeof(gid_t));
+
+    if (l->groups == NULL
+        || ngx_agent_launcher_peer(c->fd, &l->peer, l->groups,
+                                   &l->groups_count)
+           != NGX_OK)
+    {
+        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_errno,
+                      "getsockopt(SO_PEERCRED) failed");
+        return NGX_ERROR;
     }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
@@ -159,76 +198,72 @@ ngx_agent_control_init(ngx_connection_t *c)
 
     ngx_add_timer(c->read, NGX_AGENT_OPEN_TIMEOUT);
 
+    n = 0;
+
+    ngx_agent_queue_each(q, &ngx_agent_launchers) {
+        other = ngx_queue_data(q, ngx_agent_launcher_t, queue);
+        n += (other->peer.uid == l->peer.uid);
+    }
+
     if (n > NGX_AGENT_PER_UID) {
         ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
                                   "this user already has %d control "
                                   "connections",
                                   NGX_AGENT_PER_UID);
-        return;
-    }
 
-    if (ngx_agent_launcher_is_parked(l->peer.uid)) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
-                                  "this user handed over a descriptor that "
-                                  "was not a socket");
-        return;
-    }
-
-    if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
+    } else if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
         ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "a launcher cannot run inside a box");
-        return;
     }
 
-    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
-        ngx_agent_control_finish(l);
-    }
-}
+    if (l->phase == NGX_AGENT_DONE) {
 
+        /* it hears the answer when it has said what it came for */
 
-/* Who connects, as the kernel says: before any byte is read. */
-
-static ngx_int_t
-ngx_agent_control_peer(ngx_agent_launcher_t *l)
-{
-    socklen_t          len;
-    ngx_connection_t  *c;
-
-    c = l->connection;
-
-    len = sizeof(struct ucred);
-
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &l->peer, &len) == -1) {
-        ngx_log_error(NGX_LOG_ALERT, c->log, ngx_errno,
-                      "getsockopt(SO_PEERCRED) failed");
-        return NGX_ERROR;
-    }
-
-    len = NGX_AGENT_GROUPS_MAX * sizeof(gid_t);
-
-    l->groups = ngx_palloc(c->pool, len + sizeof(gid_t));
-    if (l->groups == NULL) {
-        return NGX_ERROR;
-    }
-
-    l->groups[0] = l->peer.gid;
-    l->groups_count = 1;
-
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERGROUPS, l->groups + 1, &len)
-        == 0)
-    {
-        l->groups_count += len / sizeof(gid_t);
+        l->lingers = 1;
+        ngx_add_timer(c->read, NGX_AGENT_REFUSED_LINGER);
     }
 
     return NGX_OK;
 }
 
 
+ngx_agent_launcher_t *
+ngx_agent_control_find(uint64_t id)
+{
+    ngx_rbtree_node_t  *node;
+
+    node = ngx_agent_launchers_ids.root;
+
+    while (node != &ngx_agent_launchers_sentinel) {
+
+        if (id == node->key) {
+            return ngx_rbtree_data(node, ngx_agent_launcher_t, node);
+        }
+
+        node = (id < node->key) ? node->left : node->right;
+    }
+
+    return NULL;
+}
+
+
+void
+ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l))
+{
+    ngx_queue_t  *q;
+
+    ngx_agent_queue_each(q, &ngx_agent_launchers) {
+        handler(ngx_queue_data(q, ngx_agent_launcher_t, queue));
+    }
+}
+
+
+/* That the worker leaves, and the time. */
+
 static void
 ngx_agent_control_read(ngx_event_t *rev)
 {
-    u_char                *end, *start;
-    ssize_t                n;
     ngx_connection_t      *c;
     ngx_agent_launcher_t  *l;
 
@@ -241,172 +276,69 @@ ngx_agent_control_read(ngx_event_t *rev)
         return;
     }
 
-    if (rev->timedout) {
-        rev->timedout = 0;
-
-        if (l->phase == NGX_AGENT_CLOSING) {
-            ngx_agent_launcher_closed(l);
-            return;
-        }
-
-        if (l->phase == NGX_AGENT_DRAINED) {
-            /* it closes with the worker, after the task's last connection */
-            return;
-        }
-
-        ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
-                      "launcher of uid %uD timed out", l->peer.uid);
-
-        ngx_agent_control_finish(l);
+    if (!rev->timedout) {
         return;
     }
 
-    for ( ;; ) {
+    rev->timedout = 0;
 
-        n = ngx_agent_control_recv(l);
-
-        if (n == NGX_AGAIN) {
-            break;
-        }
-
-        if (n == 0 && l->out_len) {
-            /* a half-closed peer still gets its answer */
-            ngx_agent_control_write(c->write);
-            return;
-        }
-
-        if (n == NGX_ERROR || n == 0) {
-            ngx_agent_control_finish(l);
-            return;
-        }
-
-        if (l->phase == NGX_AGENT_DONE) {
-            l->len = 0;
-            continue;
-        }
-
-        start = l->line;
-
-        while ((end = memchr(start, '\n', l->line + l->len - start))) {
-
-            /* a handler may refuse: nothing after that is looked at */
-
-            ngx_agent_ops_line(l, start, end - start);
-
-            start = end + 1;
-
-            if (l->phase == NGX_AGENT_DONE) {
-                start = l->line + l->len;
-                break;
-            }
-        }
-
-        l->len = l->line + l->len - start;
-        ngx_memmove(l->line, start, l->len);
-
-        if (l->len == PROTOCOL_LINE_MAX) {
-            ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
-                                      "a line is longer than %d bytes",
-                                      PROTOCOL_LINE_MAX);
-            l->len = 0;
-        }
+    if (l->phase == NGX_AGENT_CLOSING) {
+        ngx_agent_launcher_closed(l);
+        return;
     }
+
+    if (l->phase == NGX_AGENT_DRAINED) {
+        /* it closes with the worker, after the task's last connection */
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_INFO, c->log, NGX_ETIMEDOUT,
+                  "launcher of uid %uD timed out", l->peer.uid);
+
+    ngx_agent_control_finish(l);
+}
+
+
+/*
+ * One line, with what l->fds and l->given have; `why`: a descriptor beside it
+ * could not be a door.  No line: it was too long.
+ */
+
+void
+ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len,
+    const char *why)
+{
+    if (l->phase == NGX_AGENT_DONE) {
+        l->lingers = 0;
+
+    } else if (line == NULL) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
+                                  "a line is longer than %d bytes",
+                                  PROTOCOL_LINE_MAX);
+
+    } else {
+        ngx_agent_ops_line(l, line, len, why);
+    }
+
+    ngx_agent_launcher_drop_fds(l);
 
     if (l->phase == NGX_AGENT_DONE && l->out_len == 0) {
-        ngx_agent_control_finish(l);
-        return;
-    }
-
-    if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         ngx_agent_control_finish(l);
     }
 }
 
 
-/*
- * Bytes of the next lines, and descriptors where one is awaited: elsewhere
- * the kernel drops them before they are ours.
- */
+/* A peer that only sends no more still gets its answer. */
 
-static ssize_t
-ngx_agent_control_recv(ngx_agent_launcher_t *l)
+void
+ngx_agent_control_end(ngx_agent_launcher_t *l, ngx_uint_t is_gone)
 {
-    int             *fd;
-    ssize_t          n;
-    ngx_uint_t       i, count;
-    struct iovec     iov;
-    struct msghdr    msg;
-    struct cmsghdr  *cmsg;
+    l->ended = 1;
+    l->lingers = 0;
 
-    union {
-        struct cmsghdr  align;
-        u_char          space[CMSG_SPACE(sizeof(int) * PROTOCOL_DOORS_MAX)];
-    } control;
-
-    iov.iov_base = l->line + l->len;
-    iov.iov_len = PROTOCOL_LINE_MAX - l->len;
-
-    ngx_memzero(&msg, sizeof(struct msghdr));
-    msg.msg_iov = &iov;
-    msg.msg_iovlen = 1;
-
-    if (l->phase == NGX_AGENT_NEW || l->phase == NGX_AGENT_OPENED) {
-        msg.msg_control = &control;
-        msg.msg_controllen = sizeof(control);
+    if (is_gone || l->out_len == 0) {
+        ngx_agent_control_finish(l);
     }
-
-    /* what the kernel drops is closed by it in here, by whoever calls */
-
-    ngx_agent_given_interrupt(1);
-
-    do {
-        n = recvmsg(l->connection->fd, &msg, MSG_DONTWAIT|MSG_CMSG_CLOEXEC);
-    } while (n == -1 && ngx_socket_errno == NGX_EINTR);
-
-    ngx_agent_given_interrupt(0);
-
-    if (n == -1) {
-
-        if (ngx_socket_errno == NGX_EAGAIN) {
-            l->connection->read->ready = 0;
-            return NGX_AGAIN;
-        }
-
-        return NGX_ERROR;
-    }
-
-    for (cmsg = msg.msg_controllen ? CMSG_FIRSTHDR(&msg) : NULL;
-         cmsg;
-         cmsg = CMSG_NXTHDR(&msg, cmsg))
-    {
-        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-
-        fd = (int *) CMSG_DATA(cmsg);
-        count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-        for (i = 0; i < count; i++) {
-
-            if (l->fds_count == PROTOCOL_DOORS_MAX) {
-                ngx_agent_launcher_close_fd(l, fd[i]);
-                continue;
-            }
-
-            l->fds[l->fds_count++] = fd[i];
-        }
-    }
-
-    l->len += n;
-
-    if (msg.msg_flags & MSG_CTRUNC && msg.msg_control) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
-                                  "more than %d descriptors in one message",
-                                  PROTOCOL_DOORS_MAX);
-        l->len = 0;
-    }
-
-    return n;
 }
 
 
@@ -439,10 +371,21 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
     free(l->out);
 
     ngx_queue_remove(&l->queue);
+    ngx_rbtree_delete(&ngx_agent_launchers_ids, &l->node);
+
+    /*
+     * The helper has the socket too: its entry would stay in epoll, and the
+     * shutdown tells it.  With the last copy goes what was sent and not read,
+     * and that is its own, unless it has just ended.
+     */
+
+    if (c->write->active) {
+        (void) ngx_del_event(c->write, NGX_WRITE_EVENT, 0);
+    }
+
+    (void) shutdown(c->fd, SHUT_RDWR);
 
     ngx_destroy_pool(c->pool);
-
-    /* with it goes what was sent with descriptors and not read */
 
     ngx_agent_given_interrupt(1);
     ngx_close_connection(c);
@@ -507,7 +450,7 @@ ngx_agent_control_write(ngx_event_t *wev)
         ngx_memmove(l->out, l->out + n, l->out_len);
     }
 
-    if (l->out_len == 0 && l->phase == NGX_AGENT_DONE) {
+    if (l->out_len == 0 && l->phase == NGX_AGENT_DONE && !l->lingers) {
         ngx_agent_control_finish(l);
         return;
     }

@@ -17,8 +17,8 @@ ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, ngx_agent_srv_conf_t *ascf);
 
 
-/* ngx_agent_control.c */
+/* ngx_agent_channel.c */
 
 /* In a worker: launchers can be served; and, when it exits, no longer. */
-ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
-void ngx_agent_control_stop(ngx_cycle_t *cycle);
+ngx_int_t ngx_agent_channel_start(ngx_cycle_t *cycle);
+void ngx_agent_channel_stop(ngx_cycle_t *cycle);

@@ -6,10 +6,15 @@
 
 #include "control/ngx_agent_launcher.h"
 
+#include <grp.h>
 
-#define NGX_AGENT_PARKED_MAX     32
+
 #define NGX_AGENT_DRAIN_TIME     500
 #define NGX_AGENT_CLOSE_TIMEOUT  1000       /* for cut connections to end */
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS  59                   /* Linux 4.13 */
+#endif
 
 
 static void ngx_agent_launcher_idle(ngx_agent_task_t *task);
@@ -32,10 +37,7 @@ static const struct {
         "ended" },
 };
 
-static uint64_t      ngx_agent_netns;       /* the broker's own */
-static ngx_socket_t  ngx_agent_parked[NGX_AGENT_PARKED_MAX];
-static uid_t         ngx_agent_parked_uid[NGX_AGENT_PARKED_MAX];
-static ngx_uint_t    ngx_agent_parked_count;
+static uint64_t  ngx_agent_netns;           /* the broker's own */
 
 
 uint64_t
@@ -351,55 +353,31 @@ void
 ngx_agent_launcher_drop_fds(ngx_agent_launcher_t *l)
 {
     while (l->fds_count) {
-        ngx_agent_launcher_close_fd(l, l->fds[--l->fds_count]);
+        ngx_agent_given_close(l->fds[--l->fds_count]);
     }
 }
 
 
-/*
- * Closing a foreign descriptor can block for ever (a file of a FUSE mount that
- * does not answer).  A socket's close can be interrupted; any other descriptor
- * is put aside until this process ends, and its user is served no more.
- */
-
-void
-ngx_agent_launcher_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s)
+ngx_int_t
+ngx_agent_launcher_peer(ngx_socket_t s, struct ucred *peer, gid_t *groups,
+    ngx_uint_t *count)
 {
-    int        domain;
     socklen_t  len;
 
-    len = sizeof(int);
+    len = sizeof(struct ucred);
 
-    if (getsockopt(s, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0) {
-        ngx_agent_given_close(s);
-        return;
+    if (getsockopt(s, SOL_SOCKET, SO_PEERCRED, peer, &len) == -1) {
+        return NGX_ERROR;
     }
 
-    if (ngx_agent_parked_count < NGX_AGENT_PARKED_MAX) {
-        ngx_agent_parked[ngx_agent_parked_count] = s;
-        ngx_agent_parked_uid[ngx_agent_parked_count] = l->peer.uid;
-        ngx_agent_parked_count++;
+    groups[0] = peer->gid;
+    *count = 1;
+
+    len = NGX_AGENT_GROUPS_MAX * sizeof(gid_t);
+
+    if (getsockopt(s, SOL_SOCKET, SO_PEERGROUPS, groups + 1, &len) == 0) {
+        *count += len / sizeof(gid_t);
     }
 
-    /* past the bound the number leaks: nothing is worth a stopped worker */
-
-    ngx_log_error(NGX_LOG_ERR, l->connection->log, 0,
-                  "uid %uD handed over a descriptor that is not a socket",
-                  l->peer.uid);
-}
-
-
-ngx_uint_t
-ngx_agent_launcher_is_parked(uid_t uid)
-{
-    ngx_uint_t  n;
-
-    for (n = 0; n < ngx_agent_parked_count; n++) {
-
-        if (ngx_agent_parked_uid[n] == uid) {
-            return 1;
-        }
-    }
-
-    return 0;
+    return NGX_OK;
 }

@@ -32,8 +32,13 @@ typedef enum {
 } ngx_agent_end_e;
 
 
+#define NGX_AGENT_GROUPS_MAX  256
+
+
 typedef struct {
     ngx_queue_t            queue;           /* of the worker's launchers */
+    ngx_rbtree_node_t      node;            /* by its id */
+    uint64_t               id;              /* the helper's name of it */
     ngx_connection_t      *connection;
     ngx_agent_srv_conf_t  *ascf;
     ngx_agent_main_conf_t *amcf;
@@ -50,11 +55,9 @@ typedef struct {
     ngx_uint_t             doors_count;
     time_t                 expires;
 
-    ngx_socket_t           fds[PROTOCOL_DOORS_MAX];
+    ngx_socket_t           fds[PROTOCOL_DOORS_MAX];     /* with a line, */
+    ngx_agent_given_t     *given;           /* as long as it is handled */
     ngx_uint_t             fds_count;
-
-    u_char                *line;            /* what has come of the next one */
-    size_t                 len;
 
     u_char                *out;             /* what is still to be sent */
     size_t                 out_len;
@@ -63,20 +66,48 @@ typedef struct {
 
     json_t                *request;         /* of `close`, while cutting */
     ngx_agent_end_e        over;            /* cut by a bound of its own */
+    unsigned               ended:1;         /* it sends no more */
+    unsigned               lingers:1;       /* refused before it has asked */
 } ngx_agent_launcher_t;
+
+
+/* ngx_agent_listen.c */
+
+/* The mark of a control socket among core's; never called. */
+void ngx_agent_listen_accepted(ngx_connection_t *c);
 
 
 /* ngx_agent_control.c */
 
-/* A launcher has connected. */
-void ngx_agent_control_init(ngx_connection_t *c);
+/* In a worker: launchers can be served; and, when it exits, no longer. */
+ngx_int_t ngx_agent_control_start(ngx_cycle_t *cycle);
+void ngx_agent_control_stop(ngx_cycle_t *cycle);
+
+/*
+ * A launcher has connected; has sent a line, with the descriptors in l->fds;
+ * has sent its last one, or is gone.  After each of these it may be freed.
+ */
+ngx_int_t ngx_agent_control_new(ngx_agent_srv_conf_t *ascf, ngx_socket_t s,
+    uint64_t id);
+void ngx_agent_control_line(ngx_agent_launcher_t *l, u_char *line, size_t len,
+    const char *why);
+void ngx_agent_control_end(ngx_agent_launcher_t *l, ngx_uint_t is_gone);
+
+/* By the helper's name of it, or NULL. */
+ngx_agent_launcher_t *ngx_agent_control_find(uint64_t id);
+
+/* Calls the handler with each. */
+void ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l));
 
 
 /* ngx_agent_ops.c */
 
-/* One line of the protocol, without its newline. */
+/*
+ * One line of the protocol, without its newline; `why` a descriptor beside it
+ * was refused, or an empty text.
+ */
 void ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line,
-    size_t len);
+    size_t len, const char *why);
 
 
 /* ngx_agent_open.c */
@@ -131,12 +162,15 @@ void ngx_agent_launcher_closed(ngx_agent_launcher_t *l);
 void ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
     json_t *request);
 
-/* Closes what was handed over and not used; what may block is put aside. */
+/* Closes what was handed over and not used. */
 void ngx_agent_launcher_drop_fds(ngx_agent_launcher_t *l);
-void ngx_agent_launcher_close_fd(ngx_agent_launcher_t *l, ngx_socket_t s);
 
-/* Has this user handed over a descriptor that was put aside? */
-ngx_uint_t ngx_agent_launcher_is_parked(uid_t uid);
+/*
+ * Who is at the other end, as the kernel says, with its groups:
+ * NGX_AGENT_GROUPS_MAX + 1 of them at most.
+ */
+ngx_int_t ngx_agent_launcher_peer(ngx_socket_t s, struct ucred *peer,
+    gid_t *groups, ngx_uint_t *count);
 
 
 /* ngx_agent_task_refused.c */
@@ -144,6 +178,10 @@ ngx_uint_t ngx_agent_launcher_is_parked(uid_t uid);
 /* A refusal's line in the audit, or one more that is told later. */
 void ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
     const char *message);
+
+/* So many whom no policy names; `peer` was the last. */
+void ngx_agent_task_refused_strangers(const struct ucred *peer,
+    ngx_uint_t count);
 
 /* Tells of those that have no line: each second, and when a worker ends. */
 void ngx_agent_task_refused_rest(void);

@@ -83,7 +83,7 @@ ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     amcf = ngx_http_conf_get_module_main_conf(cf, ngx_agent_broker_module);
 
-    ls->handler = ngx_agent_control_init;
+    ls->handler = ngx_agent_listen_accepted;
     ls->servers = ascf;
     ls->pool_size = 512;
     ls->logp = &cf->cycle->new_log;
@@ -108,6 +108,14 @@ ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     amcf->servers++;
 
     return NGX_CONF_OK;
+}
+
+
+void
+ngx_agent_listen_accepted(ngx_connection_t *c)
+{
+    ngx_destroy_pool(c->pool);
+    ngx_close_connection(c);
 }
 
 

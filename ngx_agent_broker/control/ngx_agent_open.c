@@ -23,7 +23,7 @@ static void ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l,
     const policy_t *policy);
 static void ngx_agent_open_door(ngx_agent_launcher_t *l,
     ngx_agent_door_e kind, in_port_t port);
-static ngx_int_t ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l);
+static void ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l);
 static json_t *ngx_agent_open_reply(ngx_agent_launcher_t *l,
     const policy_t *policy);
 static ngx_int_t ngx_agent_open_doors(ngx_agent_launcher_t *l);
@@ -241,34 +241,19 @@ ngx_agent_open_door(ngx_agent_launcher_t *l, ngx_agent_door_e kind,
  * its policy says now: the sockets tell which they are.
  */
 
-static ngx_int_t
+static void
 ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l)
 {
-    int                     type;
-    socklen_t               len;
     ngx_uint_t              i;
-    ngx_sockaddr_t          sa;
     ngx_agent_door_spec_t  *door;
 
     for (i = 0; i < l->fds_count; i++) {
 
         door = &l->doors[i];
+        door->port = ngx_inet_get_port(
+                               (struct sockaddr *) &l->given[i].sa.sockaddr);
 
-        len = sizeof(int);
-
-        if (getsockopt(l->fds[i], SOL_SOCKET, SO_TYPE, &type, &len) == -1) {
-            return NGX_DECLINED;
-        }
-
-        len = sizeof(ngx_sockaddr_t);
-
-        if (getsockname(l->fds[i], &sa.sockaddr, &len) == -1) {
-            return NGX_DECLINED;
-        }
-
-        door->port = ngx_inet_get_port(&sa.sockaddr);
-
-        if (type == SOCK_DGRAM) {
+        if (l->given[i].type == SOCK_DGRAM) {
             door->kind = NGX_AGENT_DOOR_DNS_UDP;
 
         } else {
@@ -280,8 +265,6 @@ ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l)
     }
 
     l->doors_count = l->fds_count;
-
-    return NGX_OK;
 }
 
 
@@ -392,8 +375,7 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     for (i = 0; i < l->fds_count; i++) {
 
-        why = ngx_agent_door_check(l->fds[i], &l->doors[i],
-                                   ngx_agent_launcher_netns(), &netns);
+        why = ngx_agent_door_check(&l->given[i], &l->doors[i], &netns);
         if (why) {
             ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR, "%s", why);
             return NGX_DECLINED;
@@ -422,7 +404,8 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
     n = l->fds_count;
     l->fds_count = 0;
 
-    if (ngx_agent_door_open_all(task, l->ascf, l->doors, l->fds, n) != NGX_OK
+    if (ngx_agent_door_open_all(task, l->ascf, l->doors, l->given, l->fds, n)
+        != NGX_OK
         || ngx_agent_lease_make(l->amcf, task->id, l->peer.uid, task->policy,
                                 netns, l->expires, lease)
            == 0)
@@ -481,13 +464,9 @@ ngx_agent_open_resume(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
-    if (ngx_agent_open_doors_of_sockets(l) != NGX_OK) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
-                                  "a descriptor is not a socket");
-        return;
-    }
+    ngx_agent_open_doors_of_sockets(l);
 
-    netns = ngx_agent_given_netns(l->fds[0]);
+    netns = l->given[0].netns;
 
     if (ngx_agent_lease_check(l->amcf, lease,
                               (u_char *) json_string_value(id), l->peer.uid,

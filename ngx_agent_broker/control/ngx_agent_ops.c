@@ -53,7 +53,8 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
 
 void
-ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
+ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len,
+    const char *why)
 {
     char           err[MESSAGE_ERROR_MAX];
     json_t        *request;
@@ -78,10 +79,20 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len)
                                   "\"%s\" is not expected now",
                                   message_op_name(op));
 
-    } else if (l->fds_count && !ngx_agent_ops[op].fds) {
+    } else if (l->phase >= NGX_AGENT_SERVING) {
+
+        /* what comes with it is closed, and changes nothing */
+
+        ngx_agent_launcher_drop_fds(l);
+        ngx_agent_ops[op].handler(l, request);
+
+    } else if ((l->fds_count || *why) && !ngx_agent_ops[op].fds) {
         ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR,
                                   "\"%s\" takes no descriptors",
                                   message_op_name(op));
+
+    } else if (*why) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR, "%s", why);
 
     } else {
         ngx_agent_ops[op].handler(l, request);

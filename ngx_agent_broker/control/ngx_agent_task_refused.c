@@ -12,6 +12,7 @@
 
 #define NGX_AGENT_REFUSED_UIDS   64         /* users counted one by one */
 #define NGX_AGENT_REFUSED_LINES  1000
+#define NGX_AGENT_REFUSED_STRANGERS  100    /* of all strangers together */
 #define NGX_AGENT_REFUSED_TIME   100        /* ms a line */
 
 
@@ -24,6 +25,8 @@ typedef struct {
 
 
 static ngx_agent_task_refused_t *ngx_agent_task_refused_of(uid_t uid);
+static ngx_int_t ngx_agent_task_refused_pay(ngx_agent_task_refused_t *refused,
+    ngx_uint_t lines);
 static void ngx_agent_task_refused_count(ngx_agent_task_refused_t *refused);
 static void ngx_agent_task_refused_write(uid_t uid, pid_t pid,
     const char *reason, const char *message);
@@ -31,6 +34,7 @@ static void ngx_agent_task_refused_write(uid_t uid, pid_t pid,
 
 static ngx_agent_task_refused_t
     ngx_agent_task_refused_uids[NGX_AGENT_REFUSED_UIDS];
+static ngx_agent_task_refused_t  ngx_agent_task_refused_others;
 
 
 void
@@ -41,16 +45,37 @@ ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
 
     refused = ngx_agent_task_refused_of(l->peer.uid);
 
-    if ((ngx_msec_int_t) (refused->paid - ngx_current_msec)
-        >= NGX_AGENT_REFUSED_LINES * NGX_AGENT_REFUSED_TIME)
+    if (ngx_agent_task_refused_pay(refused, NGX_AGENT_REFUSED_LINES) != NGX_OK)
     {
         refused->unwritten++;
         return;
     }
 
-    refused->paid += NGX_AGENT_REFUSED_TIME;
-
     ngx_agent_task_refused_write(l->peer.uid, l->peer.pid, reason, message);
+}
+
+
+/* These share one entry, so that a fresh uid is worth no more lines. */
+
+void
+ngx_agent_task_refused_strangers(const struct ucred *peer, ngx_uint_t count)
+{
+    ngx_agent_task_refused_t  *refused;
+
+    refused = &ngx_agent_task_refused_others;
+    refused->uid = peer->uid;
+
+    if (ngx_agent_task_refused_pay(refused, NGX_AGENT_REFUSED_STRANGERS)
+        == NGX_OK)
+    {
+        count--;
+        ngx_agent_task_refused_write(peer->uid, peer->pid,
+                                     PROTOCOL_NOT_ALLOWED,
+                                     "the uid is not among the \"launchers\" "
+                                     "of any policy");
+    }
+
+    refused->unwritten += count;
 }
 
 
@@ -62,6 +87,27 @@ ngx_agent_task_refused_rest(void)
     for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
         ngx_agent_task_refused_count(&ngx_agent_task_refused_uids[i]);
     }
+
+    ngx_agent_task_refused_count(&ngx_agent_task_refused_others);
+}
+
+
+/* Is a line left of so many? */
+
+static ngx_int_t
+ngx_agent_task_refused_pay(ngx_agent_task_refused_t *refused, ngx_uint_t lines)
+{
+    if ((ngx_msec_int_t) (refused->paid - ngx_current_msec) < 0) {
+        refused->paid = ngx_current_msec;
+    }
+
+    if (refused->paid - ngx_current_msec >= lines * NGX_AGENT_REFUSED_TIME) {
+        return NGX_DECLINED;
+    }
+
+    refused->paid += NGX_AGENT_REFUSED_TIME;
+
+    return NGX_OK;
 }
 
 
@@ -97,10 +143,6 @@ ngx_agent_task_refused_of(uid_t uid)
 
         found->used = 1;
         found->uid = uid;
-        found->paid = ngx_current_msec;
-    }
-
-    if ((ngx_msec_int_t) (found->paid - ngx_current_msec) < 0) {
         found->paid = ngx_current_msec;
     }
 

@@ -8,86 +8,34 @@
 #include "door/ngx_agent_door.h"
 
 
-#ifndef IPV6_FREEBIND
-#define IPV6_FREEBIND  78               /* Linux 4.15 */
-#endif
 
-
-static int ngx_agent_door_option(ngx_socket_t s, int name);
 static ngx_int_t ngx_agent_door_open(ngx_agent_task_t *task,
     ngx_agent_door_t *door, ngx_agent_srv_conf_t *ascf,
-    const ngx_agent_door_spec_t *spec, ngx_socket_t s);
+    const ngx_agent_door_spec_t *spec, const ngx_agent_given_t *given,
+    ngx_socket_t s);
 static void ngx_agent_door_entrance(ngx_agent_entrance_t *entrance,
     ngx_agent_door_t *door, ngx_uint_t tls);
 
 
 const char *
-ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
-    uint64_t broker_netns, uint64_t *netns)
+ngx_agent_door_check(const ngx_agent_given_t *given,
+    const ngx_agent_door_spec_t *door, uint64_t *netns)
 {
-    int             domain;
-    uint64_t        cookie;
-    socklen_t       len;
-    ngx_uint_t      udp;
-    ngx_sockaddr_t  sa;
-
-    udp = (door->kind == NGX_AGENT_DOOR_DNS_UDP);
-
-    /* it fails for all but sockets, and never blocks */
-
-    domain = ngx_agent_door_option(s, SO_DOMAIN);
-
-    if (domain == -1) {
-        return "a descriptor is not a socket";
-    }
-
-    if (domain != AF_INET && domain != AF_INET6) {
-        return "a socket is neither IPv4 nor IPv6";
-    }
-
-    if (ngx_agent_door_option(s, SO_TYPE) != (udp ? SOCK_DGRAM : SOCK_STREAM))
-    {
-        return udp ? "a socket is not a datagram socket"
-                   : "a socket is not a stream socket";
-    }
-
-    /* MPTCP and SCTP sockets listen too */
-
-    if (ngx_agent_door_option(s, SO_PROTOCOL)
-        != (udp ? IPPROTO_UDP : IPPROTO_TCP))
-    {
-        return udp ? "a socket is not a UDP socket"
-                   : "a socket is not a TCP socket";
-    }
-
-    if (!udp && ngx_agent_door_option(s, SO_ACCEPTCONN) != 1) {
-        return "a socket is not listening";
-    }
-
-    len = sizeof(ngx_sockaddr_t);
-
-    if (udp && getpeername(s, &sa.sockaddr, &len) == 0) {
-        return "a datagram socket is connected";
-    }
-
-    cookie = ngx_agent_given_netns(s);
-
-    if (cookie == 0 || cookie == broker_netns) {
-        return "a socket is not in a net namespace of its own";
+    if ((given->type == SOCK_DGRAM) != (door->kind == NGX_AGENT_DOOR_DNS_UDP)) {
+        return given->type == SOCK_DGRAM ? "a socket is not a stream socket"
+                                         : "a socket is not a datagram socket";
     }
 
     if (*netns == 0) {
-        *netns = cookie;
+        *netns = given->netns;
     }
 
-    if (*netns != cookie) {
+    if (*netns != given->netns) {
         return "the sockets are in different net namespaces";
     }
 
-    len = sizeof(ngx_sockaddr_t);
-
-    if (getsockname(s, &sa.sockaddr, &len) == -1
-        || ngx_inet_get_port(&sa.sockaddr) != door->port)
+    if (ngx_inet_get_port((struct sockaddr *) &given->sa.sockaddr)
+        != door->port)
     {
         return "a socket is not bound to its door's port";
     }
@@ -96,23 +44,10 @@ ngx_agent_door_check(ngx_socket_t s, const ngx_agent_door_spec_t *door,
 }
 
 
-/* The value, or -1. */
-
-static int
-ngx_agent_door_option(ngx_socket_t s, int name)
-{
-    int        value;
-    socklen_t  len;
-
-    len = sizeof(int);
-
-    return getsockopt(s, SOL_SOCKET, name, &value, &len) == 0 ? value : -1;
-}
-
-
 ngx_int_t
 ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
-    const ngx_agent_door_spec_t *specs, ngx_socket_t *fds, ngx_uint_t n)
+    const ngx_agent_door_spec_t *specs, const ngx_agent_given_t *given,
+    ngx_socket_t *fds, ngx_uint_t n)
 {
     ngx_uint_t  i;
 
@@ -130,7 +65,7 @@ ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
 
         if (task->doors == NULL
             || ngx_agent_door_open(task, &task->doors[i], ascf, &specs[i],
-                                   fds[i])
+                                   &given[i], fds[i])
                != NGX_OK)
         {
             /* those that are not doors yet are closed here */
@@ -160,14 +95,10 @@ ngx_agent_door_open_all(ngx_agent_task_t *task, ngx_agent_srv_conf_t *ascf,
 static ngx_int_t
 ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *spec,
-    ngx_socket_t s)
+    const ngx_agent_given_t *given, ngx_socket_t s)
 {
-    int                one;
-    socklen_t          len;
     ngx_connection_t  *c;
     ngx_listening_t   *ls;
-
-    one = 1;
 
     door->kind = spec->kind;
     door->port = spec->port;
@@ -178,17 +109,11 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
 
     ls = &door->ls;
 
-    len = sizeof(ngx_sockaddr_t);
-
-    if (getsockname(s, &door->sockaddr.sockaddr, &len) == -1
-        || ngx_nonblocking(s) == -1)
-    {
-        return NGX_ERROR;
-    }
+    door->sockaddr = given->sa;
 
     ls->fd = s;
     ls->sockaddr = &door->sockaddr.sockaddr;
-    ls->socklen = len;
+    ls->socklen = given->socklen;
     ls->type = SOCK_STREAM;
     ls->handler = ngx_agent_task_accepted;
     ls->pool_size = ascf->core->connection_pool_size;
@@ -204,7 +129,8 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
         return NGX_ERROR;
     }
 
-    ls->addr_text.len = ngx_sock_ntop(ls->sockaddr, len, ls->addr_text.data,
+    ls->addr_text.len = ngx_sock_ntop(ls->sockaddr, ls->socklen,
+                                      ls->addr_text.data,
                                       NGX_SOCKADDR_STRLEN, 1);
 
     ngx_agent_door_entrance(&door->plain, door, 0);
@@ -225,23 +151,6 @@ ngx_agent_door_open(ngx_agent_task_t *task, ngx_agent_door_t *door,
     c->read->handler = ngx_agent_accept;
 
     if (door->kind == NGX_AGENT_DOOR_DNS_UDP) {
-
-        /*
-         * An answer's source is the address that was asked.  A box's routes
-         * make every address local; IPv6 needs IPV6_FREEBIND to send from an
-         * address that no interface has.
-         */
-
-        if (ls->sockaddr->sa_family == AF_INET6) {
-            (void) setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one,
-                              sizeof(int));
-            (void) setsockopt(s, IPPROTO_IPV6, IPV6_FREEBIND, &one,
-                              sizeof(int));
-
-        } else {
-            (void) setsockopt(s, IPPROTO_IP, IP_PKTINFO, &one, sizeof(int));
-        }
-
         c->type = SOCK_DGRAM;
         c->read->handler = ngx_agent_dns_udp;
     }

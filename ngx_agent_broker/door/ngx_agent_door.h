@@ -11,16 +11,15 @@
 
 /* ngx_agent_door.c */
 
-/* Can this be the socket of that door?  NULL, or why not (a constant). */
-const char *ngx_agent_door_check(ngx_socket_t s,
-    const ngx_agent_door_spec_t *door, uint64_t broker_netns,
-    uint64_t *netns);
+/* Is this the socket of that door?  NULL, or why not (a constant). */
+const char *ngx_agent_door_check(const ngx_agent_given_t *given,
+    const ngx_agent_door_spec_t *door, uint64_t *netns);
 
 
 /* Opens a task's doors.  Takes the descriptors over, also on NGX_ERROR. */
 ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
     ngx_agent_srv_conf_t *ascf, const ngx_agent_door_spec_t *specs,
-    ngx_socket_t *fds, ngx_uint_t n);
+    const ngx_agent_given_t *given, ngx_socket_t *fds, ngx_uint_t n);
 
 
 /* The door of a listening socket; not for the copy in a connection. */

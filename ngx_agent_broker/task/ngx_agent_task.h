@@ -141,6 +141,16 @@ typedef struct {
 } ngx_agent_door_spec_t;
 
 
+/* What a socket was when it was looked at; its launcher still has it. */
+
+typedef struct {
+    int             type;               /* a listening stream, or datagrams */
+    uint64_t        netns;
+    socklen_t       socklen;
+    ngx_sockaddr_t  sa;                 /* what it is bound to */
+} ngx_agent_given_t;
+
+
 /* Where core finds the server of a connection: without TLS, and with. */
 
 typedef struct {
@@ -454,6 +464,14 @@ void ngx_agent_given_interrupt(ngx_uint_t on);
 
 /* Closes a socket that a launcher has given. */
 void ngx_agent_given_close(ngx_socket_t s);
+
+/*
+ * Can this be the socket of a door?  NULL, with what is known of it; or why
+ * not (a constant).  It may wait for as long as the launcher likes: never in
+ * the event loop.
+ */
+const char *ngx_agent_given_judge(ngx_socket_t s, uint64_t broker_netns,
+    ngx_agent_given_t *given);
 
 /* The net namespace of a socket, as SO_NETNS_COOKIE names it; or 0. */
 uint64_t ngx_agent_given_netns(ngx_socket_t s);
