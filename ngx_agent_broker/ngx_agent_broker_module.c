@@ -35,8 +35,8 @@
  *                ngx_agent_door.h ngx_agent_door.c (a launcher's sockets are
  *                checked) ngx_agent_accept.c ngx_agent_unread.c (of a task that
  *                is past its refusals) ngx_agent_first_bytes.c (CONNECT, TLS or
- *                HTTP) ngx_agent_tls.c mint.h mint.c (TLS that ends at
- *                a door) ngx_agent_tunnel.h ngx_agent_tunnel.c
+ *                HTTP) ngx_agent_tls.c ngx_agent_ca.c mint.h mint.c (TLS that
+ *                ends at a door) ngx_agent_tunnel.h ngx_agent_tunnel.c
  *                ngx_agent_tunnel_flow.c (TLS that is passed through)
  *                ngx_agent_dns.c (names)
  *
@@ -412,9 +412,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         || ngx_agent_audit_shared_add(cf, amcf) != NGX_OK
         || ngx_agent_audit_file_open(cf, amcf) != NGX_OK
         || ngx_agent_lease_key(cf, amcf) != NGX_OK
-        || (amcf->ca_file.len ? ngx_agent_tls_ca_files(cf, amcf)
-                              : ngx_agent_tls_ca_auto(cf, amcf)) != NGX_OK
-        || ngx_agent_tls_ca_text(cf, amcf) != NGX_OK
+        || ngx_agent_ca_load(cf, amcf) != NGX_OK
         || ngx_agent_headers_init(cf) != NGX_OK)
     {
         return NGX_ERROR;

@@ -118,6 +118,9 @@ static const advice_row_t  advice_rows[] = {
     CAUSE(BROKER_BUSY,
           "wait for tasks to end, or raise \"agent_zone\" or "
           "\"worker_connections\" in the broker's configuration"),
+    CAUSE(BROKER_CA,
+          "replace the certificate and key that \"agent_ca\" of the broker's "
+          "configuration names, or write \"agent_ca auto;\", and reload it"),
     CAUSE(POLICY_UNKNOWN,
           "add \"agent_policy\" of this name to the broker's configuration "
           "and reload it, or name another with --policy"),

@@ -108,6 +108,7 @@
 #define PROTOCOL_REFUSALS           "refusals"
 #define PROTOCOL_OVERDUE            "overdue"
 #define PROTOCOL_BUSY               "busy"
+#define PROTOCOL_CA_EXPIRED         "ca_expired"
 #define PROTOCOL_INTERNAL           "internal"
 
 

@@ -112,6 +112,10 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the tunnel or websocket was without a byte for as long as its host's "
         "\"idle\" allows: open it again, and send something in time" },
 
+    [NGX_AGENT_REASON_CA] = { "ca_expired", 403,
+        "the broker's own authority has expired, and TLS in the box fails: "
+        "only the operator can fix that" },
+
     [NGX_AGENT_REASON_CERTIFICATE] = { "certificate_unverified", 502,
         "nothing was sent, since the host's certificate was not verified: "
         "only the operator can fix that" },

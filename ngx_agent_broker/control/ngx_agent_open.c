@@ -50,6 +50,13 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
         goto done;
     }
 
+    if (ngx_agent_ca_ready(l->amcf, l->connection->log) != NGX_OK) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_CA_EXPIRED,
+                                  "the boxes' authority (\"agent_ca\") has "
+                                  "expired: no TLS of a box would work");
+        goto done;
+    }
+
     if (ngx_agent_random(random, sizeof(random)) != NGX_OK) {
         ngx_agent_launcher_refuse(l, PROTOCOL_INTERNAL, "out of memory");
         goto done;

@@ -59,6 +59,7 @@ static X509 *mint_sign(const char *cn, int days, EVP_PKEY *key, X509 *issuer,
     EVP_PKEY *issuer_key, const authority_t *name,
     const mint_extension_t *extensions);
 static int mint_number(X509 *cert);
+static int mint_valid(X509 *cert, int days);
 static int mint_extend(X509 *cert, X509 *issuer, int nid, const char *value);
 static int mint_name(X509 *cert, const authority_t *name);
 static size_t mint_bucket(const char *host);
@@ -107,6 +108,22 @@ mint_authority(X509 **cert, EVP_PKEY **key)
 const char *
 mint_refuses(X509 *cert, EVP_PKEY *key)
 {
+    const char  *why;
+
+    why = mint_refuses_pair(cert, key);
+
+    if (why == NULL && !mint_is_current(cert)) {
+        why = mint_left(cert) > 0 ? "the certificate is not valid yet"
+                                  : "the certificate has expired";
+    }
+
+    return why;
+}
+
+
+const char *
+mint_refuses_pair(X509 *cert, EVP_PKEY *key)
+{
     if (X509_check_private_key(cert, key) != 1) {
         return "the key is not the certificate's";
     }
@@ -118,15 +135,60 @@ mint_refuses(X509 *cert, EVP_PKEY *key)
                "(basicConstraints CA:TRUE, keyUsage keyCertSign)";
     }
 
-    if (X509_cmp_current_time(X509_get0_notBefore(cert)) >= 0) {
-        return "the certificate is not valid yet";
-    }
-
-    if (X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0) {
-        return "the certificate has expired";
-    }
-
     return NULL;
+}
+
+
+bool
+mint_is_current(const X509 *cert)
+{
+    return X509_cmp_current_time(X509_get0_notBefore(cert)) < 0
+           && X509_cmp_current_time(X509_get0_notAfter(cert)) > 0;
+}
+
+
+int64_t
+mint_left(const X509 *cert)
+{
+    int  days, seconds;
+
+    if (ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(cert)) != 1) {
+        return 0;
+    }
+
+    return (int64_t) days * MINT_DAY + seconds;
+}
+
+
+X509 *
+mint_renewed(X509 *cert, EVP_PKEY *key)
+{
+    X509  *x;
+
+    x = X509_dup(cert);
+
+    if (x == NULL
+        || mint_number(x) != 0
+        || mint_valid(x, MINT_CA_DAYS) != 0
+        || X509_sign(x, key, EVP_sha256()) == 0)
+    {
+        X509_free(x);
+        return NULL;
+    }
+
+    return x;
+}
+
+
+/* Since a day ago. */
+
+static int
+mint_valid(X509 *cert, int days)
+{
+    return X509_gmtime_adj(X509_getm_notBefore(cert), -MINT_DAY)
+           && X509_gmtime_adj(X509_getm_notAfter(cert),
+                              (long) days * MINT_DAY)
+           ? 0 : -1;
 }
 
 
@@ -251,7 +313,7 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
 
     /* a leaf from the future (the clock was set back) is dropped too */
 
-    if (leaf && (now < leaf->signed_at
+    if (leaf && (now < leaf->signed_at || mint_left(leaf->cert) <= 0
                  || now - leaf->signed_at > MINT_RENEW_DAYS * MINT_DAY))
     {
         mint_drop(mint, leaf);
@@ -344,9 +406,7 @@ mint_sign(const char *cn, int days, EVP_PKEY *key, X509 *issuer,
 
     if (mint_number(x) != 0
         || X509_set_version(x, X509_VERSION_3) != 1
-        || X509_gmtime_adj(X509_getm_notBefore(x), -MINT_DAY) == NULL
-        || X509_gmtime_adj(X509_getm_notAfter(x), (long) days * MINT_DAY)
-           == NULL
+        || mint_valid(x, days) != 0
         || X509_NAME_add_entry_by_NID(subject, NID_commonName, MBSTRING_ASC,
                                       (const unsigned char *) cn, -1, -1, 0)
            != 1
@@ -361,6 +421,16 @@ mint_sign(const char *cn, int days, EVP_PKEY *key, X509 *issuer,
         if (mint_extend(x, issuer, ext->nid, ext->value) != 0) {
             goto failed;
         }
+    }
+
+    /* no client looks at a leaf once its authority is past */
+
+    if (issuer != x
+        && ASN1_TIME_compare(X509_get0_notAfter(x),
+                             X509_get0_notAfter(issuer)) > 0
+        && X509_set1_notAfter(x, X509_get0_notAfter(issuer)) != 1)
+    {
+        goto failed;
     }
 
     if (X509_sign(x, issuer_key, EVP_sha256()) != 0) {

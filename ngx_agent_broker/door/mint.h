@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <openssl/evp.h>
 #include <openssl/x509.h>
@@ -27,8 +28,23 @@ typedef struct mint_s  mint_t;
  */
 int mint_authority(X509 **cert, EVP_PKEY **key);
 
-/* NULL, or why this pair cannot sign leaves (a constant phrase). */
+/*
+ * NULL, or why this pair cannot sign leaves (a constant phrase): now, or
+ * whatever the time is.
+ */
 const char *mint_refuses(X509 *cert, EVP_PKEY *key);
+const char *mint_refuses_pair(X509 *cert, EVP_PKEY *key);
+
+/* Is it valid now?  The seconds until its end; 0 or less: it is past. */
+bool mint_is_current(const X509 *cert);
+int64_t mint_left(const X509 *cert);
+
+/*
+ * The same authority with the same key, for ten years from now: leaves that
+ * one of the two certificates verifies the other verifies as well.  The caller
+ * owns it; NULL on an error.
+ */
+X509 *mint_renewed(X509 *cert, EVP_PKEY *key);
 
 /*
  * Do the system's trusted roots include this authority, or sign it?  Then
@@ -44,8 +60,9 @@ mint_t *mint_new(X509 *cert, EVP_PKEY *key, size_t max);
 void mint_free(mint_t *mint);
 
 /*
- * A leaf for one name: DNS or IP subjectAltName, serverAuth, valid for a week
- * and since a day ago (a box's clock may be behind).  The result belongs to
+ * A leaf for one name: DNS or IP subjectAltName, serverAuth, valid for a week,
+ * though not past the authority's end, and since a day ago (a box's clock may
+ * be behind).  The result belongs to
  * the mint and is valid until the next call; take a reference to keep it.
  * *fresh: it was signed now, not cached.  NULL on an error.
  */

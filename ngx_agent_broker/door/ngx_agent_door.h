@@ -65,12 +65,18 @@ void ngx_agent_dns_tcp(ngx_connection_t *c);
 /* ngx_agent_tls.c */
 
 /*
- * The boxes' authority: from agent_state, where it is made if it is missing,
- * or from the files of agent_ca; and its certificate as text.  NGX_ERROR is
- * logged.
+ * The boxes' authority: from agent_state, where it is made if it is missing
+ * and renewed if it ends soon, or from the files of agent_ca; and its
+ * certificate as text.  NGX_ERROR is logged.
  */
-ngx_int_t ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
-ngx_int_t ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+ngx_int_t ngx_agent_ca_load(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+
+/*
+ * In a worker, before a box is told of the authority or a leaf is signed:
+ * renews that of agent_state, warns of the end of another.  NGX_DECLINED: its
+ * end is past.  ca_cert may be another object afterwards.
+ */
+ngx_int_t ngx_agent_ca_ready(ngx_agent_main_conf_t *amcf, ngx_log_t *log);
+
 ngx_int_t ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     ngx_agent_srv_conf_t *ascf);

@@ -12,7 +12,6 @@
 #include "door/ngx_agent_door.h"
 #include "parse/client_hello.h"
 
-#include <openssl/pem.h>
 #include <openssl/sha.h>
 #include <openssl/ssl.h>
 
@@ -36,6 +35,7 @@ static void ngx_agent_tls_refuse(ngx_agent_connection_t *ac,
 
 static mint_t     *ngx_agent_mint;
 static ngx_pid_t   ngx_agent_mint_pid;
+static X509       *ngx_agent_mint_ca;       /* not its own reference */
 
 
 /* Gives the server with agent_control a TLS context without certificates. */
@@ -97,225 +97,6 @@ ngx_agent_tls_init(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     }
 
     return NGX_OK;
-}
-
-
-/*
- * agent_ca auto: ca.pem in agent_state has key and certificate in one file, so
- * that they always match.
- */
-
-ngx_int_t
-ngx_agent_tls_ca_auto(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
-{
-    int           rc;
-    BIO          *bio;
-    u_char       *path, *temp;
-    ngx_fd_t      fd;
-    const char   *why;
-    struct stat   st;
-
-    if (ngx_process == NGX_PROCESS_SIGNALLER) {
-        return NGX_OK;
-    }
-
-    path = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/ca.pem"));
-    temp = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/ca.pem.new"));
-
-    if (path == NULL || temp == NULL) {
-        return NGX_ERROR;
-    }
-
-    (void) ngx_sprintf(path, "%V/ca.pem%Z", &amcf->state_dir);
-    (void) ngx_sprintf(temp, "%V/ca.pem.new%Z", &amcf->state_dir);
-
-    fd = open((char *) path, O_RDONLY|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK);
-
-    if (fd != NGX_INVALID_FILE) {
-
-        why = NULL;
-
-        if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode)
-            || (st.st_mode & 077)
-            || (st.st_uid != geteuid() && st.st_uid != 0))
-        {
-            why = "must be a file that only its owner can read (chmod 600)";
-
-        } else {
-            bio = BIO_new_fd(fd, BIO_NOCLOSE);
-            amcf->ca_key = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
-            amcf->ca_cert = PEM_read_bio_X509(bio, NULL, NULL, NULL);
-            BIO_free(bio);
-
-            if (amcf->ca_key == NULL || amcf->ca_cert == NULL) {
-                why = "cannot be read: remove it, and a new one is made";
-
-            } else {
-                why = mint_refuses(amcf->ca_cert, amcf->ca_key);
-            }
-        }
-
-        (void) close(fd);
-        ERR_clear_error();
-
-        if (why) {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "the boxes' authority \"%s\" %s", path, why);
-            return NGX_ERROR;
-        }
-
-        return NGX_OK;
-    }
-
-    if (ngx_errno != NGX_ENOENT) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "the boxes' authority \"%s\" cannot be opened", path);
-        return NGX_ERROR;
-    }
-
-    if (mint_authority(&amcf->ca_cert, &amcf->ca_key) != 0) {
-        ngx_ssl_error(NGX_LOG_EMERG, cf->log, 0,
-                      "the boxes' authority cannot be made");
-        return NGX_ERROR;
-    }
-
-    if (ngx_test_config) {
-        return NGX_OK;                      /* nginx -t writes no file */
-    }
-
-    rc = 0;
-
-    (void) unlink((char *) temp);
-
-    fd = open((char *) temp, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
-              0600);
-
-    if (fd != NGX_INVALID_FILE) {
-        bio = BIO_new_fd(fd, BIO_NOCLOSE);
-
-        rc = bio
-             && PEM_write_bio_PrivateKey(bio, amcf->ca_key, NULL, NULL, 0,
-                                         NULL, NULL) == 1
-             && PEM_write_bio_X509(bio, amcf->ca_cert) == 1
-             && fsync(fd) == 0
-             && rename((char *) temp, (char *) path) == 0;
-
-        BIO_free(bio);
-        (void) close(fd);
-    }
-
-    if (!rc) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "the boxes' authority cannot be written to \"%s\"",
-                      path);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-/* agent_ca CERT KEY */
-
-ngx_int_t
-ngx_agent_tls_ca_files(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
-{
-    FILE         *f;
-    const char   *why, *name;
-    struct stat   st;
-
-    why = NULL;
-    name = (char *) amcf->ca_file.data;
-
-    f = fopen(name, "re");
-
-    if (f) {
-        amcf->ca_cert = PEM_read_X509(f, NULL, NULL, NULL);
-        (void) fclose(f);
-    }
-
-    if (amcf->ca_cert == NULL) {
-        why = "holds no certificate that can be read";
-
-    } else {
-        name = (char *) amcf->ca_key_file.data;
-
-        f = fopen(name, "re");
-
-        if (f) {
-
-            if (fstat(fileno(f), &st) == -1 || (st.st_mode & 077)) {
-                why = "must be a file that only its owner can read "
-                      "(chmod 600)";
-            } else {
-                amcf->ca_key = PEM_read_PrivateKey(f, NULL, NULL, NULL);
-            }
-
-            (void) fclose(f);
-        }
-
-        if (why == NULL && amcf->ca_key == NULL) {
-            why = "holds no key that can be read";
-        }
-    }
-
-    if (why == NULL) {
-        name = (char *) amcf->ca_file.data;
-        why = mint_refuses(amcf->ca_cert, amcf->ca_key);
-    }
-
-    if (why == NULL && mint_is_system_trusted(amcf->ca_cert)) {
-        why = "is trusted by this system: the boxes' authority must be "
-              "trusted only by the boxes";
-    }
-
-    ERR_clear_error();
-
-    if (why) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "\"agent_ca\" file \"%s\" %s",
-                      name, why);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-/* Sets the certificate's PEM text; NULL if there is no authority. */
-
-ngx_int_t
-ngx_agent_tls_ca_text(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
-{
-    BIO   *bio;
-    char  *text;
-    long   len;
-
-    if (amcf->ca_cert == NULL) {
-        return NGX_OK;
-    }
-
-    bio = BIO_new(BIO_s_mem());
-
-    if (bio == NULL || PEM_write_bio_X509(bio, amcf->ca_cert) != 1) {
-        BIO_free(bio);
-        return NGX_ERROR;
-    }
-
-    len = BIO_get_mem_data(bio, &text);
-
-    amcf->ca_pem = ngx_pnalloc(cf->pool, len + 1);
-
-    if (amcf->ca_pem) {
-        ngx_memcpy(amcf->ca_pem, text, len);
-        amcf->ca_pem[len] = '\0';
-    }
-
-    BIO_free(bio);
-
-    (void) ngx_sprintf((u_char *) amcf->ca_hash, "%08xL%Z",
-                       (uint64_t) X509_subject_name_hash(amcf->ca_cert));
-
-    return amcf->ca_pem ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -496,13 +277,24 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
         return 0;                           /* the hello was not judged */
     }
 
-    if (ngx_agent_mint_pid != ngx_pid) {
+    if (ngx_agent_ca_ready(amcf, c->log) != NGX_OK) {
+        ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_CA, NULL, &ac->tls_name);
+        return 0;
+    }
 
+    if (ngx_agent_mint_pid != ngx_pid
+        || ngx_agent_mint_ca != amcf->ca_cert)
+    {
         /* each worker makes its own: a leaf key is not shared over fork() */
+
+        if (ngx_agent_mint_pid == ngx_pid) {
+            mint_free(ngx_agent_mint);
+        }
 
         ngx_agent_mint = mint_new(amcf->ca_cert, amcf->ca_key,
                                   NGX_AGENT_LEAVES);
         ngx_agent_mint_pid = ngx_pid;
+        ngx_agent_mint_ca = amcf->ca_cert;
     }
 
     if (ngx_agent_mint == NULL) {

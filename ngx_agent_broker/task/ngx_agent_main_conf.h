@@ -41,6 +41,7 @@ typedef struct {
     ngx_str_t                 ca_key_file;
     X509                     *ca_cert;
     EVP_PKEY                 *ca_key;
+    ngx_pool_t               *ca_pool;      /* of what follows */
     char                     *ca_pem;       /* what boxes trust */
     char                      ca_hash[PROTOCOL_CA_HASH_LEN + 1];
 
