@@ -204,7 +204,7 @@ ngx_agent_tls_sni(SSL *ssl, authority_t *name)
 static void
 ngx_agent_tls_dialled(ngx_agent_connection_t *ac, authority_t *name)
 {
-    char                  text[ADDRESS_TEXT_MAX];
+    char                  text[ADDRESS_TEXT_MAX + 2];
     size_t                n;
     socklen_t             len;
     address_t             address;
@@ -224,17 +224,18 @@ ngx_agent_tls_dialled(ngx_agent_connection_t *ac, authority_t *name)
     ngx_memcpy(address.bytes, &sa.sin6_addr.s6_addr[address.v6 ? 0 : 12],
                address.v6 ? 16 : 4);
 
-    n = address_text(&address, text);
+    n = address_text(&address, text + 1);
 
-    if (authority_parse_host((u_char *) text, n, name) != AUTHORITY_OK) {
-        ngx_memzero(name, sizeof(authority_t));
-        return;
+    if (address.v6) {
+        text[0] = '[';
+        text[n + 1] = ']';
     }
 
-    name->port = ac->door->port;
-
-    if (ngx_agent_decide_name(ac->task, ac->connection->log, name)
-        != NGX_AGENT_REASON_RULE)
+    if (authority_parse((u_char *) text + !address.v6,
+                        n + (address.v6 ? 2 : 0), ac->door->port, name)
+        != AUTHORITY_OK
+        || ngx_agent_decide_name(ac->task, ac->connection->log, name)
+           != NGX_AGENT_REASON_RULE)
     {
         ngx_memzero(name, sizeof(authority_t));
     }

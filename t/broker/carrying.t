@@ -415,7 +415,7 @@ for my $case (
     ['a head of 60,000 bytes', "${h}X-A: \@PAD@\r\n$cl", 60000],
 ) {
     my ($what, $text, $pad) = (@$case, 0);
-    my $r = $l->get("http://one.internal:$port" . path(cut => $text, $pad));
+    my $r = $l->get("http://one.internal:$port" . path(raw => $text, $pad));
     is("$r->{status} $r->{body}", '200 ok',
        "G-028 control: an answer with $what is passed on");
 }

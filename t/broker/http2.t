@@ -180,7 +180,7 @@ print(json.dumps({'end': end, 'streams': {str(k): {'status': v.get('status'),
     'reset': v.get('reset'), 'body': v['body'].decode('latin1')[:500]} for k, v in streams.items()}}))
 END
 
-my $json = JSON::PP->new;
+my $json = JSON::PP->new->ascii;
 my $api = "api.internal:$port";
 our $to = 'api.internal';                   # whom the connection is to
 
@@ -279,6 +279,31 @@ for my $door ('proxy', 'web') {
             qr/^(?:400|421)$/);
     refused($door, ":scheme $_", [get(':scheme' => $_)], qr/^(?:400|421)$/)
         for 'http', 'ftp';
+    # bytes that no header has, and headers that HTTP/2 has not
+
+    refused($door, "G-028: $_->[0]", [get(), [@$_[1, 2]]],
+            qr/^(?:400|reset 1)$/)
+        for ['a control byte in a value', 'x-a', "b\x01c"],
+            ['ESC in a value', 'x-a', "b\e[0m"], ['DEL in a value', 'x-a', "b\x7f"],
+            ['NUL in a value', 'x-a', "b\0c"], ['LF in a value', 'x-a', "b\nc: d"],
+            ['CR in a value', 'x-a', "b\rc"], ['a name of 8 bits', "x\xe4", 'b'],
+            ['a space in a name', 'x a', 'b'], ['a name with a colon', 'x:a', 'b'],
+            ['a name that is not a token', 'x(a)', 'b'],
+            ['a control byte in a name', "x\x01", 'b'],
+            ['Connection', 'connection', 'keep-alive'],
+            ['Keep-Alive', 'keep-alive', 'timeout=5'],
+            ['Proxy-Connection', 'proxy-connection', 'close'],
+            ['Transfer-Encoding', 'transfer-encoding', 'chunked'],
+            ['Upgrade', 'upgrade', 'h2c'], ['TE', 'te', 'gzip'];
+    is(said(speak($door, ['headers', 1, [get(), ['te', 'trailers'],
+                                         ['x_a.b', "c\td\xe4"]]])), 200,
+       "G-028: $door: control: te, tabs, bytes of 8 bits and odd names are "
+       . 'served');
+
+    refused($door, 'G-036: an extended CONNECT (RFC 8441)',
+            [get(':method' => 'CONNECT'), [':protocol', 'websocket']],
+            qr/^(?:4\d\d|reset 1)$/);
+
     refused($door, 'CONNECT with :path', [get(':method' => 'CONNECT')],
             qr/^(?:4\d\d|reset 1)$/);
     refused($door, 'CONNECT as it should be',

@@ -630,6 +630,94 @@ subtest 'B-063 no header goes up that an upstream could take for another'
 };
 
 
+# G-028: bytes that HTTP does not have
+
+my @not_http = (
+    ['a control byte in a value', "X-A: b\x01c\r\n"],
+    ['ESC in a value', "X-A: b\e[0m\r\n"],
+    ['DEL in a value', "X-A: b\x7f\r\n"],
+    ['NUL in a value', "X-A: b\0c\r\n"],
+    ['CR in a value', "X-A: b\rc\r\n"],
+    ['LF behind a value', "X-A: b\n"],
+    ['LF behind a value of blanks', "X-A:   \n"],
+    ['LF behind a value and blanks', "X-A: b   \n"],
+    ['LF and then a header', "X-A: b\nX-B: c\r\n"],
+    ['LF behind a header of core\'s', "User-Agent: b\n"],
+    ['a folded line', "X-A: b\r\n c\r\n"],
+    ['a line that is folded by a tab', "X-A: b\r\n\tc\r\n"],
+    ['a line without colon', "X-A\r\n"],
+    ['a line without colon, and LF', "X-A\n"],
+    ['no name', ": b\r\n"],
+    ['a space before the colon', "X-A : b\r\n"],
+    ['a tab before the colon', "X-A\t: b\r\n"],
+    ['a space in a name', "X A: b\r\n"],
+    ['a name of 8 bits', "X\xe4: b\r\n"],
+    ['a control byte in a name', "X\x01A: b\r\n"],
+    ['a name that is not a token', "X(A): b\r\n"],
+    ['a name with a slash', "X/A: b\r\n"],
+    ['a name with quotes', "\"X\": b\r\n"],
+);
+
+for my $case (@not_http) {
+    my ($what, $lines) = @$case;
+    refused("G-028: $what", "GET http://$A/n HTTP/1.1\r\nHost: $A\r\n"
+            . "$lines$end", 400, 'malformed');
+    refused("G-028: $what, at the end", "GET http://$A/n HTTP/1.1\r\n"
+            . "Host: $A\r\nConnection: close\r\n$lines\r\n", 400, 'malformed');
+}
+
+for my $case (
+    ['LF behind the request line', "GET http://$A/n HTTP/1.1\nHost: $A\r\n$end"],
+    ['LF in the place of the empty line', "GET http://$A/n HTTP/1.1\r\n"
+     . "Host: $A\r\n\n"],
+    ['nothing but LF', "GET http://$A/n HTTP/1.1\nHost: $A\n\n"],
+    ['CR in the request line', "GET http://$A/n\r HTTP/1.1\r\nHost: $A\r\n$end"],
+    ['a tab in the request line', "GET\thttp://$A/n HTTP/1.1\r\nHost: $A\r\n$end"],
+    ['a method with a control byte', "G\x01T http://$A/ HTTP/1.1\r\n"
+     . "Host: $A\r\n$end"],
+    ['a method that is not a token', "G(T http://$A/ HTTP/1.1\r\nHost: $A\r\n$end"],
+    ['a method of 8 bits', "G\xe4T http://$A/ HTTP/1.1\r\nHost: $A\r\n$end"],
+    ['a header past the first buffer', "GET http://$A/n HTTP/1.1\r\nHost: $A\r\n"
+     . "X-Long: " . 'x' x 4000 . "\r\nX-A: b\x01c\r\n$end"],
+) {
+    my ($what, $raw) = @$case;
+    refused("G-028: $what", $raw, 400, 'malformed');
+}
+
+subtest 'G-028: control: what HTTP has is served' => sub {
+    allowed('bytes of 8 bits, tabs, blanks and no value',
+            "GET http://$A/ok HTTP/1.1\r\nHost: $A\r\nX-A: \xe4\tb \t \r\n"
+            . "X-B:\r\nX-C:   \r\nX-D:e\r\nX!#\$%&'*+^`|~: f\r\n$end");
+    my $headers = ($up->requests)[-1]{headers};
+    is_deeply([map { $headers->{$_} } qw(x-b x-c x-d)], [[''], [''], ['e']],
+              'values arrive as they are');
+    ok(!(grep { /[!#]/ } keys %$headers), 'odd names do not go up');
+    allowed('a header past the first buffer',
+            "GET http://$A/ok HTTP/1.1\r\nHost: $A\r\nX-Long: " . 'x' x 4000
+            . "\r\nX-Last: y\r\n$end");
+    is_deeply(($up->requests)[-1]{headers}{'x-last'}, ['y'],
+              'the one behind it arrives');
+};
+
+subtest 'G-028: a later request of a connection is read as the first' => sub {
+    for my $between ('', 'wait') {
+        $l->do(open => { id => 'n', port => 8899 });
+        my $good = "GET http://$A/1 HTTP/1.1\r\nHost: $A\r\n\r\n";
+        my $bad = "GET http://$A/2 HTTP/1.1\r\nHost: $A\r\nX-A: b\nX-B: c\r\n"
+                . "\r\n";
+        $l->do(write => { id => 'n', data => $between ? $good : $good . $bad });
+        my $data = $between ? read_until('n', qr/\{"ok".*\}\z/s) : '';
+        $l->do(write => { id => 'n', data => $bad }) if $between;
+        $data .= read_until('n', qr/\A(?!)/);
+        $l->do(shut => { id => 'n' });
+        is_deeply([$data =~ m{HTTP/1\.1 (\d+)}g], [200, 400],
+                  'the first is served, the second is refused');
+        $expected++;
+        is(one_line('the second')->{reason}, 'malformed', 'as malformed');
+    }
+};
+
+
 # B-068: too much
 
 subtest 'B-068 headers that are too many or too large leave one full line'
