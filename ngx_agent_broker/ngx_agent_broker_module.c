@@ -59,6 +59,7 @@
  *   audit/     records what was decided, and how it ended
  *                ngx_agent_audit.h ngx_agent_events.c (a request's and a
  *                task's lines) ngx_agent_counted.c (many in one line)
+ *                ngx_agent_unfinished.c (what had no answer)
  *                ngx_agent_audit_broker.c (the broker's own)
  *                ngx_agent_audit.c (writing) ngx_agent_audit_file.c (the
  *                file, and its reopening) ngx_agent_audit_shared.h

@@ -246,6 +246,12 @@ ngx_int_t ngx_agent_events_decision(ngx_agent_ctx_t *ctx,
     const char *verdict);
 ngx_int_t ngx_agent_events_connect(ngx_agent_ctx_t *ctx);
 
+/* A request that has ended before its decision, counted as denied before. */
+void ngx_agent_events_aborted(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason);
+
+/* One that was allowed, and has ended before its answer. */
+void ngx_agent_events_unanswered(ngx_agent_ctx_t *ctx);
+
 /* How what was allowed has ended; status 0: without an answer. */
 void ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status);
 
@@ -261,6 +267,15 @@ ngx_agent_reason_e ngx_agent_events_reason(ngx_http_request_t *r);
  */
 void ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     const char *reason, json_t *claimed);
+
+
+/* ngx_agent_unfinished.c */
+
+/*
+ * What a request was waiting for that has ended without an answer (a constant).
+ * The task's refusals list it, and count it unless that is done.
+ */
+const char *ngx_agent_unfinished(ngx_agent_ctx_t *ctx, ngx_uint_t is_counted);
 
 
 /* ngx_agent_audit_broker.c */

@@ -207,6 +207,33 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
 }
 
 
+void
+ngx_agent_events_aborted(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
+{
+    ctx->reason = reason;
+    ctx->why = ngx_agent_unfinished(ctx, 1);
+
+    (void) ngx_agent_events_decision(ctx, "denied");
+}
+
+
+void
+ngx_agent_events_unanswered(ngx_agent_ctx_t *ctx)
+{
+    const char  *waiting;
+
+    waiting = ngx_agent_unfinished(ctx, 0);
+
+    if (ctx->failure == NULL) {
+        ctx->failure = ngx_agent_reason(NGX_AGENT_REASON_ABORTED)->word;
+    }
+
+    if (ctx->why == NULL) {
+        ctx->why = waiting;
+    }
+}
+
+
 /*
  * The log phase runs for every request, also for one whose parsing failed:
  * each leaves a line.  A refusal has left its own already.
@@ -241,6 +268,10 @@ ngx_agent_events_log(ngx_http_request_t *r)
             ctx->failure = ngx_agent_events_failure(r);
         }
 
+        if (!r->header_sent) {
+            ngx_agent_events_unanswered(ctx);
+        }
+
         ngx_agent_events_end(ctx, r->headers_out.status);
 
         return NGX_OK;
@@ -254,6 +285,11 @@ ngx_agent_events_log(ngx_http_request_t *r)
 
     if (rc != NGX_OK) {
         ngx_agent_counted(task->id, NGX_AGENT_COUNTED_REFUSALS, NULL, 0);
+        return NGX_OK;
+    }
+
+    if (ctx && ctx->rule) {
+        ngx_agent_events_aborted(ctx, ngx_agent_events_reason(r));
         return NGX_OK;
     }
 

@@ -181,6 +181,8 @@ ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t)
                    sizeof(t->ctx->request), t->ctx->request,
                    t->ctx->target.authority.host, (ngx_uint_t) t->ctx->port);
 
+    t->ctx->state = NGX_AGENT_RESOLVING;
+
     rc = ngx_agent_resolve(t->ctx, t->ac->door->core);
 
     if (rc == NGX_AGAIN) {
@@ -196,7 +198,10 @@ ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t)
 }
 
 
-/* The box may close the connection before the upstream is connected. */
+/*
+ * The box may close the connection before the upstream is connected; the hello
+ * is still to be read, so that its end is seen only by the event's flag.
+ */
 
 static void
 ngx_agent_tunnel_waiting(ngx_event_t *ev)
@@ -209,7 +214,9 @@ ngx_agent_tunnel_waiting(ngx_event_t *ev)
 
     n = recv(c->fd, &byte, 1, MSG_PEEK|MSG_DONTWAIT);
 
-    if (c->close || n == 0 || (n == -1 && ngx_socket_errno != NGX_EAGAIN)) {
+    if (c->close || ev->pending_eof || n == 0
+        || (n == -1 && ngx_socket_errno != NGX_EAGAIN))
+    {
         ngx_agent_tunnel_flow_end(c->data, "aborted");
     }
 }
@@ -393,7 +400,24 @@ ngx_agent_tunnel_cleanup(void *data)
     }
 
     if (!t->decided) {
+
+        if (t->ctx->state != NGX_AGENT_RESOLVING) {
+            return;
+        }
+
+        if (ngx_agent_refusals_spend(t->ctx->task) == NGX_OK) {
+            ngx_agent_events_aborted(t->ctx, NGX_AGENT_REASON_ABORTED);
+
+        } else {
+            ngx_agent_counted(t->ctx->task->id, NGX_AGENT_COUNTED_REFUSALS,
+                              NULL, 0);
+        }
+
         return;
+    }
+
+    if (t->ctx->flow.received == 0) {
+        ngx_agent_events_unanswered(t->ctx);
     }
 
     ngx_agent_events_end(t->ctx, t->ctx->failure ? 0 : 200);

@@ -89,6 +89,7 @@ typedef struct {
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
+    ngx_uint_t         unfinished;          /* allowed, without an answer */
     ngx_msec_t         pause;               /* of the doors, past refusals */
     ngx_uint_t         is_spent;            /* so far past that it ends */
     ngx_uint_t         refusals_count;
@@ -384,6 +385,9 @@ ngx_uint_t ngx_agent_usage_is_over(const u_char *id);
 /* One more refusal; of a name that was asked for where is_dns. */
 void ngx_agent_usage_refuse(const u_char *id, const target_t *target,
     ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint);
+
+/* One more request that was allowed, and has ended without an answer. */
+void ngx_agent_usage_unfinished(const u_char *id);
 
 /* The refusals as a JSON array, the number of all in *count. */
 json_t *ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count);

@@ -232,6 +232,21 @@ ngx_agent_usage_is_over(const u_char *id)
 }
 
 
+void
+ngx_agent_usage_unfinished(const u_char *id)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    if (slot) {
+        slot->unfinished++;
+    }
+
+    ngx_agent_slot_unlock();
+}
+
+
 /*
  * One refusal for `close` to report.  The same one again is counted; of
  * different ones the first 64 are kept, and the count of all.
@@ -349,7 +364,7 @@ ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
         goto done;
     }
 
-    *count = slot->denied;
+    *count = slot->denied + slot->unfinished;
 
     ngx_agent_queue_each(q, &slot->refusals) {
         refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);

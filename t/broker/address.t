@@ -343,9 +343,10 @@ subtest 'a client that goes while its name is asked for' => sub {
         . "Host: late.api.test:$port\r\n\r\n" });
     AgentTest::wait_for('the question', sub { $dns->questions('late.api.test') });
     $l->do(shut => { id => 'gone' });
-    $line = $b->audit_wait('door_error', reason => 'aborted');
-    like($line->{request_line}, qr/late\.api\.test/,
-         'it leaves a line');
+    $line = $b->audit_wait('egress', reason => 'aborted');
+    is("$line->{verdict} $line->{host} $line->{path} $line->{detail}",
+       "denied late.api.test / waiting for the host's address",
+       'it leaves a line, with what it was waiting for');
     is($up->connections, $dials, 'no upstream is dialled for it');
 };
 
