@@ -196,6 +196,11 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
                         ngx_agent_conf_field, 0)
 
 
+static ngx_conf_num_bounds_t  ngx_agent_tasks_bounds = {
+    ngx_conf_check_num_bounds, 1, 65535
+};
+
+
 static ngx_command_t  ngx_agent_commands[] = {
 
     NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -209,6 +214,13 @@ static ngx_command_t  ngx_agent_commands[] = {
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_agent_main_conf_t, zone_size),
       NULL },
+
+    { ngx_string("agent_tasks"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_num_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_agent_main_conf_t, tasks),
+      &ngx_agent_tasks_bounds },
 
     NGX_AGENT_DIRECTIVE("agent_ca", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
                         ngx_agent_main_conf_ca, 0),
@@ -261,6 +273,8 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_BOUND("mints", BOUND_MINTS),
     NGX_AGENT_BOUND("names", BOUND_NAMES),
     NGX_AGENT_BOUND("refusals", BOUND_REFUSALS),
+    NGX_AGENT_BOUND("log_bytes", BOUND_LOG_BYTES),
+    NGX_AGENT_BOUND("tasks", BOUND_TASKS),
     NGX_AGENT_BOUND("bytes_up", BOUND_BYTES_UP),
     NGX_AGENT_BOUND("bytes_down", BOUND_BYTES_DOWN),
 

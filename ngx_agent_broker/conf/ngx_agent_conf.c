@@ -104,7 +104,12 @@ ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
 
     amcf->policy_seen = 0;
     amcf->policy_pem = NULL;
-    amcf->policy->bounds[BOUND_BYTES_UP] = 0;       /* until it is set */
+
+    /* until they are set */
+
+    amcf->policy->bounds[BOUND_BYTES_UP] = 0;
+    amcf->policy->bounds[BOUND_AUDIT_LINES] = 0;
+    amcf->policy->bounds[BOUND_AUDIT_BYTES] = 0;
 
     save = *cf;
     cf->cmd_type = NGX_AGENT_POLICY_CONF;
@@ -152,6 +157,8 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     if (policy->bounds[BOUND_BYTES_UP] == 0) {
         policy->bounds[BOUND_BYTES_UP] = bound_table[BOUND_BYTES_UP].standard;
     }
+
+    bounds_complete(policy->bounds);
 
     if (policy->writable_count == 0
         && policy_add_writable(policy, BOX_WORK,

@@ -34,6 +34,7 @@ ngx_agent_main_conf_create(ngx_conf_t *cf)
     cln->data = amcf;
 
     amcf->zone_size = NGX_CONF_UNSET_SIZE;
+    amcf->tasks = NGX_CONF_UNSET;
     amcf->audit_fd = NGX_INVALID_FILE;
     amcf->state_fd = NGX_INVALID_FILE;
     amcf->set = policy_set_new();
@@ -50,6 +51,7 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
     static ngx_str_t  state = ngx_string("agent_state");
 
     ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
+    ngx_conf_init_value(amcf->tasks, 1024);
 
     if (amcf->state_dir.len == 0) {
         ngx_str_set(&amcf->state_dir, "agent-state");

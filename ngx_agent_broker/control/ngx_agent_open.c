@@ -145,15 +145,32 @@ ngx_agent_open_slot(ngx_agent_launcher_t *l, const policy_t *policy,
     ngx_int_t  rc;
 
     rc = ngx_agent_slot_create(l->task->id, l->peer.uid, l->peer.pid, policy,
-                               life);
+                               life, is_resumed ? 0 : l->amcf->tasks);
 
-    if (rc == NGX_DECLINED && is_resumed) {
+    if (rc == NGX_OK || (rc == NGX_DECLINED && is_resumed)) {
         return NGX_OK;
     }
 
-    if (rc != NGX_OK) {
-        ngx_agent_task_release(l->task);
-        l->task = NULL;
+    ngx_agent_task_release(l->task);
+    l->task = NULL;
+
+    if (rc == NGX_ABORT) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
+                                  "uid %u has %d live tasks of policy \"%s\", "
+                                  "as many as its \"tasks\" allows: start "
+                                  "this one when another has ended",
+                                  (unsigned) l->peer.uid,
+                                  (int) policy->bounds[BOUND_TASKS],
+                                  policy->name);
+
+    } else if (rc == NGX_AGAIN) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
+                                  "the broker has %d live tasks, as many as "
+                                  "its \"agent_tasks\" allows: start this one "
+                                  "when another has ended",
+                                  (int) l->amcf->tasks);
+
+    } else {
         ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
                                   "the zone is full of live tasks: "
                                   "make \"agent_zone\" larger");

@@ -23,10 +23,15 @@ const bound_t  bound_table[BOUND_COUNT] = {
     [BOUND_REFUSALS] = { "refusals", 1000000000, 1000, "refusals", false },
     [BOUND_BYTES_UP] = { "bytes_up", TERA, 100 * MEGA, "bytes", true },
     [BOUND_BYTES_DOWN] = { "bytes_down", TERA, 1024 * MEGA, "bytes", true },
-    [BOUND_AUDIT_LINES] = { "audit_lines", 1000000000, 10000,
+    [BOUND_AUDIT_LINES] = { "audit_lines", 1000000000, 0,
                             "lines of the audit", false },
-    [BOUND_AUDIT_BYTES] = { "audit_bytes", TERA, 16 * MEGA, "bytes", true },
+    [BOUND_AUDIT_BYTES] = { "audit_bytes", TERA, 0, "bytes", true },
+    [BOUND_LOG_BYTES] = { "log_bytes", TERA, 16 * MEGA, "bytes", true },
+    [BOUND_TASKS] = { "tasks", 65535, 64, "live tasks", false },
 };
+
+
+static void bounds_of_audit(uint64_t *values, bound_id_t id, uint64_t n);
 
 
 void
@@ -36,6 +41,30 @@ bounds_default(uint64_t values[BOUND_COUNT])
 
     for (i = 0; i < BOUND_COUNT; i++) {
         values[i] = bound_table[i].standard;
+    }
+
+    bounds_complete(values);
+}
+
+
+void
+bounds_complete(uint64_t values[BOUND_COUNT])
+{
+    uint64_t  lines;
+
+    lines = 3 * values[BOUND_REQUESTS] + 2 * values[BOUND_REFUSALS]
+            + values[BOUND_NAMES];
+
+    bounds_of_audit(values, BOUND_AUDIT_LINES, lines);
+    bounds_of_audit(values, BOUND_AUDIT_BYTES, lines * 1024);
+}
+
+
+static void
+bounds_of_audit(uint64_t *values, bound_id_t id, uint64_t n)
+{
+    if (values[id] == 0) {
+        values[id] = n < bound_table[id].max ? n : bound_table[id].max;
     }
 }
 

@@ -22,6 +22,9 @@ typedef enum {
     BOUND_BYTES_DOWN,
     BOUND_AUDIT_LINES,          /* of the task, in total: then it ends */
     BOUND_AUDIT_BYTES,          /* of these lines: the same */
+    BOUND_LOG_BYTES,            /* of access.log and error.log, in total: then
+                                   nothing more of the task is in them */
+    BOUND_TASKS,                /* live ones of the policy and a user */
     BOUND_COUNT
 } bound_id_t;
 
@@ -30,7 +33,7 @@ typedef struct {
     const char  *directive;     /* in agent_policy, and the key in JSON; the
                                    two of the audit: `audit_budget` */
     uint64_t     max;           /* from 1 */
-    uint64_t     standard;      /* the default */
+    uint64_t     standard;      /* the default; 0: from the others */
     const char  *unit;          /* for messages */
     bool         bytes;         /* "100m" may be written */
 } bound_t;
@@ -40,6 +43,13 @@ extern const bound_t  bound_table[BOUND_COUNT];
 
 
 void bounds_default(uint64_t values[BOUND_COUNT]);
+
+/*
+ * Sets those of the audit where they are 0: room for all that the others allow,
+ * 3 lines a request (an answered CONNECT, the decision, the end), 2 a refusal,
+ * 1 a name, and 1 KiB a line; at most the table's max.
+ */
+void bounds_complete(uint64_t values[BOUND_COUNT]);
 
 /* A count in canonical decimal, or a size, within its limits: 0, or -1. */
 int bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value);

@@ -46,6 +46,7 @@ typedef struct {
     char                      ca_hash[PROTOCOL_CA_HASH_LEN + 1];
 
     size_t                    zone_size;
+    ngx_int_t                 tasks;        /* live at once, at most */
     ngx_shm_zone_t           *zone;
     ngx_shm_zone_t           *vault_zone;
     ngx_shm_zone_t           *audit_zone;

@@ -16,6 +16,8 @@
 
 static ngx_agent_slot_t *ngx_agent_slot_find(const u_char *id);
 static ngx_agent_slot_t *ngx_agent_slot_of_netns(uint64_t netns);
+static ngx_uint_t ngx_agent_slot_live(uid_t uid, const policy_t *policy,
+    ngx_uint_t *all);
 static void ngx_agent_slot_take_out(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
 static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
@@ -25,13 +27,26 @@ static uint32_t ngx_agent_slot_key(const u_char *id);
 
 ngx_int_t
 ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
-    const policy_t *policy, ngx_msec_t life)
+    const policy_t *policy, ngx_msec_t life, ngx_uint_t max)
 {
+    ngx_uint_t         all;
     ngx_agent_slot_t  *slot;
 
     if (ngx_agent_slot_lock(id)) {
         ngx_agent_slot_unlock();
         return NGX_DECLINED;
+    }
+
+    if (ngx_agent_slot_live(uid, policy, &all) >= policy->bounds[BOUND_TASKS]
+        && max)
+    {
+        ngx_agent_slot_unlock();
+        return NGX_ABORT;
+    }
+
+    if (all >= max && max) {
+        ngx_agent_slot_unlock();
+        return NGX_AGAIN;
     }
 
     slot = ngx_slab_calloc_locked(ngx_agent_pool, sizeof(ngx_agent_slot_t));
@@ -383,6 +398,30 @@ ngx_agent_slot_of_netns(uint64_t netns)
     }
 
     return NULL;
+}
+
+
+/* The live tasks of this policy and user, and all of them. */
+
+static ngx_uint_t
+ngx_agent_slot_live(uid_t uid, const policy_t *policy, ngx_uint_t *all)
+{
+    ngx_uint_t         n;
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot;
+
+    n = 0;
+    *all = 0;
+
+    ngx_agent_queue_each(q, &ngx_agent_zone->slots) {
+        slot = ngx_queue_data(q, ngx_agent_slot_t, queue);
+
+        n += (slot->uid == uid
+              && ngx_strcmp(slot->policy, policy->name) == 0);
+        (*all)++;
+    }
+
+    return n;
 }
 
 

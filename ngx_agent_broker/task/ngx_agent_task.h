@@ -275,9 +275,15 @@ uint64_t ngx_agent_zone_vault_revision(void);
 
 /* ngx_agent_slot.c */
 
-/* NGX_OK, or NGX_BUSY when the zone is full. */
+/*
+ * A slot for a new task, of which there are at most `max`; 0 for one that is
+ * taken over, which is not counted.  NGX_OK; NGX_BUSY, the zone is full;
+ * NGX_AGAIN, there are `max`; NGX_ABORT, the user has as many of this policy as
+ * its `tasks` allows; NGX_DECLINED, the task has one.
+ */
 ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
-    const policy_t *policy, ngx_msec_t life);
+    const policy_t *policy, ngx_msec_t life, ngx_uint_t max);
+
 
 /*
  * The worker takes the task's lease: sets netns and returns the new sequence

@@ -23,7 +23,7 @@
 
 
 #define NGX_AGENT_VAULT_ZONE  (256 * 1024)
-#define NGX_AGENT_ZONE_SPARE  (256 * 1024)     /* for slots, at the least */
+#define NGX_AGENT_ZONE_SPARE  (256 * 1024)     /* for refusals, beside slots */
 
 
 typedef struct {
@@ -35,6 +35,7 @@ typedef struct {
 } ngx_agent_vault_t;
 
 
+static size_t ngx_agent_zone_slots(ngx_uint_t n);
 static ngx_int_t ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static void ngx_agent_zone_insert(ngx_rbtree_node_t *temp,
     ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
@@ -59,13 +60,15 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     /* the old text and the new one are there together during a reload */
 
-    need = 2 * amcf->set_len + NGX_AGENT_ZONE_SPARE;
+    need = 2 * amcf->set_len + ngx_agent_zone_slots(amcf->tasks)
+           + NGX_AGENT_ZONE_SPARE;
 
     if (amcf->zone_size < need) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"agent_zone %uz\" is too small for the policies: "
-                      "they need \"agent_zone %uzk\"",
-                      amcf->zone_size, (need + 1023) / 1024);
+                      "\"agent_zone %uz\" is too small for the policies and "
+                      "%i tasks: they need \"agent_zone %uzk\", or lower "
+                      "\"agent_tasks\"",
+                      amcf->zone_size, amcf->tasks, (need + 1023) / 1024);
         return NGX_ERROR;
     }
 
@@ -92,6 +95,25 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                                               ngx_agent_zone_vault_init, amcf);
 
     return amcf->zone && amcf->vault_zone ? NGX_OK : NGX_ERROR;
+}
+
+
+/* The bytes of so many slots: the allocator rounds to a power of two. */
+
+static size_t
+ngx_agent_zone_slots(ngx_uint_t n)
+{
+    size_t  size;
+
+    size = sizeof(ngx_agent_slot_t);
+
+    if (size > ngx_pagesize / 2) {
+        return n * ngx_align(size, ngx_pagesize);
+    }
+
+    size = (size > ngx_pagesize / 4) ? ngx_pagesize / 2 : ngx_pagesize / 4;
+
+    return n * size;
 }
 
 

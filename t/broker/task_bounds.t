@@ -40,11 +40,18 @@ my $b = $t->broker(
     agent_policy flood {
         names        1000000000;
         refusals     1000000000;
+        audit_budget 10000 16m;
         wall_clock   1h;
     }
     agent_policy repeats {
         names        1000000000;
         wall_clock   1h;
+    }
+    agent_policy scaled {
+        requests     20;
+        refusals     5;
+        names        1;
+        host api.internal:$port { $rule }
     }
     agent_policy plain {
         wall_clock   1h;
@@ -270,7 +277,7 @@ for my $wrong ('0 1m', '10 0', '10', '10 1m 1', '-1 1m', '10000000000 1m',
 }
 
 
-# A flood without end: the default budget ends it; and with the default of
+# A flood without end: a budget ends it; and with the default of
 # `refusals` it is a thousand lines, the rest is counted
 
 my $events = $ENV{AGENT_TEST_EVENTS} || 20_000;
@@ -283,7 +290,7 @@ sub flood ($policy) {
     return ($l, $task, $run->{data} + 0);
 }
 
-subtest 'E-035 a flood of refusals ends a task at the default budget' => sub {
+subtest 'E-035 a flood of refusals ends a task at its budget' => sub {
     my ($l, $task, $answered) = flood('flood');
     my ($end, $lines) = ends($l, $task);
     cmp_ok($lines, '>=', 10_000, 'ten thousand lines are written');
@@ -386,6 +393,69 @@ for my $what (['requests', 8899], ['old', 8899], ['methods', 8899],
         other_is_served();
     };
 }
+
+
+# G-032: by default the audit has room for all that the other bounds allow
+
+subtest 'G-032: a task makes all its requests within the default budget' => sub {
+    my ($l, $task) = $b->task('scaled');
+    my $ca = $t->write('box-ca.pem', $task->{ca});
+    my $run = $l->do(run => { argv => ['curl', '-sS', '--max-time', '60',
+        '--cacert', $ca, '-p', '-x', 'http://127.0.0.1:8899',
+        map({ ('-o', '/dev/null', '-w', '%{http_code} ',
+               '-H', 'Connection: close',
+               "https://api.internal:$port/echo?[1-20]") } 1)],
+        timeout => 90, env => { PATH => $ENV{PATH} } });
+    is($run->{data}, '200 ' x 20, 'twenty requests in CONNECTs of their own');
+    is(reason($l->get('http://evil.example/')), 'host_not_allowed',
+       "refusal $_ has its reason") for 1 .. 5;
+    is(reason($l->get($url)), 'refusals',
+       'request 21 is refused by a bound that is used up, not by the audit');
+    my $reply = $l->ask('task', { op => 'close', reason => 'ok',
+                                  exit_code => 0, usage => {} });
+    ok($reply->{ok}, 'the task has not ended by itself')
+        or diag explain $reply;
+    is($reply->{egress}{allowed}, 20, 'twenty requests were allowed');
+};
+
+
+# Live tasks: of a policy and user, and in all, over workers and a reload
+
+subtest 'past `tasks` an open is busy, and another policy has its own' => sub {
+    my $few = $t->broker(names => ['api.internal'], workers => 2,
+        http => 'agent_tasks 6;', policy => <<'END');
+    agent_policy few   { tasks 3; wall_clock 1h; }
+    agent_policy other { wall_clock 1h; }
+END
+    my $l = $t->launcher;
+    my $n = 0;
+    my $open = sub ($policy) {
+        my $name = 'open' . $n++;
+        $l->do(connect => { name => $name, path => $few->control });
+        return ($name, $l->ask($name, { v => 1, op => 'open',
+                                        policy => $policy }));
+    };
+    my @few = map { [$open->('few')] } 1 .. 3;
+    is(scalar(grep { $_->[1]{ok} } @few), 3, 'three tasks are opened');
+    my (undef, $busy) = $open->('few');
+    is($busy->{error}, 'busy', 'the fourth is refused as busy');
+    like($busy->{message}, qr/^uid \d+ has 3 live tasks of policy "few".*"tasks"/,
+         'the refusal says how many there are, and which directive');
+    $few->reload;
+    is((($open->('few'))[1])->{error}, 'busy', 'so it is after a reload');
+    my @other = map { [$open->('other')] } 1 .. 3;
+    is(scalar(grep { $_->[1]{ok} } @other), 3, 'another policy is served');
+    (undef, $busy) = $open->('other');
+    is($busy->{error}, 'busy', 'the seventh task of all is refused as busy');
+    like($busy->{message}, qr/has 6 live tasks.*"agent_tasks"/,
+         'the refusal says how many there are, and which directive');
+    is($l->ask($other[0][0], { op => 'close', reason => 'ok',
+                               exit_code => 0, usage => {} })->{ok}, 1,
+       'one of them ends');
+    ok((($open->('other'))[1])->{ok}, 'there is room for another then');
+    $few->is_clean;
+};
+
 
 $b->is_clean;
 

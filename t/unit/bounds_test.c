@@ -23,8 +23,10 @@ test_defaults(void **state)
         [BOUND_REFUSALS] = { "refusals", 1000 },
         [BOUND_BYTES_UP] = { "bytes_up", 100ULL << 20 },
         [BOUND_BYTES_DOWN] = { "bytes_down", 1ULL << 30 },
-        [BOUND_AUDIT_LINES] = { "audit_lines", 10000 },
-        [BOUND_AUDIT_BYTES] = { "audit_bytes", 16ULL << 20 },
+        [BOUND_AUDIT_LINES] = { "audit_lines", 42000 },
+        [BOUND_AUDIT_BYTES] = { "audit_bytes", 42000ULL << 10 },
+        [BOUND_LOG_BYTES] = { "log_bytes", 16ULL << 20 },
+        [BOUND_TASKS] = { "tasks", 64 },
     };
 
     (void) state;
@@ -46,6 +48,47 @@ test_defaults(void **state)
         for (k = 0; k < i; k++) {
             assert_string_not_equal(rows[i].directive, rows[k].directive);
         }
+    }
+}
+
+
+static void
+test_audit(void **state)
+{
+    size_t    i;
+    uint64_t  values[BOUND_COUNT];
+
+    static const struct {
+        uint64_t  requests, refusals, names, lines, bytes;  /* 0: not set */
+        uint64_t  all_lines, all_bytes;
+    } rows[] = {
+        { 10000, 1000, 10000, 0, 0, 42000, 42000 << 10 },
+        { 1, 1, 1, 0, 0, 6, 6 << 10 },
+        { 20, 5, 7, 0, 0, 77, 77 << 10 },
+        { 20, 5, 7, 9, 0, 9, 77 << 10 },
+        { 20, 5, 7, 9, 8, 9, 8 },
+        { 1000000000, 1000000000, 1000000000, 0, 0, 1000000000, 1ULL << 40 },
+    };
+
+    (void) state;
+
+    for (i = 0; i < COUNT(rows); i++) {
+
+        bounds_default(values);
+
+        values[BOUND_REQUESTS] = rows[i].requests;
+        values[BOUND_REFUSALS] = rows[i].refusals;
+        values[BOUND_NAMES] = rows[i].names;
+        values[BOUND_AUDIT_LINES] = rows[i].lines;
+        values[BOUND_AUDIT_BYTES] = rows[i].bytes;
+
+        bounds_complete(values);
+
+        expect(values[BOUND_AUDIT_LINES] == rows[i].all_lines
+               && values[BOUND_AUDIT_BYTES] == rows[i].all_bytes,
+               "row %zu: %llu lines, %llu bytes", i,
+               (unsigned long long) values[BOUND_AUDIT_LINES],
+               (unsigned long long) values[BOUND_AUDIT_BYTES]);
     }
 }
 
@@ -171,6 +214,8 @@ main(void)
     const struct CMUnitTest  tests[] = {
         PROMISE("every bound has its default, within its limits",
                 test_defaults),
+        PROMISE("G-032: without a budget of its own the audit has room for "
+                "what the other bounds allow", test_audit),
         PROMISE("a count is canonical decimal", test_counts),
         PROMISE("bytes may be written with k, m and g", test_sizes),
         PROMISE("the largest value of a bound is accepted, no larger one",
