@@ -23,7 +23,8 @@
  *                ngx_agent_control.h ngx_agent_listen.c (the socket)
  *                ngx_agent_helper.h ngx_agent_helper.c (a process that
  *                receives what launchers send) ngx_agent_helper_gate.c (who
- *                may) ngx_agent_channel.c (a worker's side of it)
+ *                may) ngx_agent_helper_read.c (lines and descriptors)
+ *                ngx_agent_channel.c (a worker's side of it)
  *                ngx_agent_control.c (the life of a connection)
  *                ngx_agent_ops.c (what is asked) ngx_agent_question.c (what
  *                would a request be answered?) ngx_agent_open.c (how a task
@@ -38,7 +39,7 @@
  *                HTTP) ngx_agent_tls.c ngx_agent_ca.c mint.h mint.c (TLS that
  *                ends at a door) ngx_agent_tunnel.h ngx_agent_tunnel.c
  *                ngx_agent_tunnel_flow.c (TLS that is passed through)
- *                ngx_agent_dns.c (names)
+ *                ngx_agent_dns.c (names) ngx_agent_tampered.c
  *
  *   request/   judges a request, and passes it on
  *                ngx_agent_request.h ngx_agent_decide.c (the verdict)

@@ -249,12 +249,13 @@ ngx_agent_control_find(uint64_t id)
 
 
 void
-ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l))
+ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l,
+    void *data), void *data)
 {
     ngx_queue_t  *q;
 
     ngx_agent_queue_each(q, &ngx_agent_launchers) {
-        handler(ngx_queue_data(q, ngx_agent_launcher_t, queue));
+        handler(ngx_queue_data(q, ngx_agent_launcher_t, queue), data);
     }
 }
 

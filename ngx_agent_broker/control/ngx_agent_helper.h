@@ -77,7 +77,10 @@ typedef struct {
 } ngx_agent_helper_hung_t;
 
 
-/* What a helper begins with; all of it is a copy of the worker's. */
+/*
+ * What a helper begins with, a copy of the worker's; and, below, what it has
+ * of its own.
+ */
 
 typedef struct {
     ngx_cycle_t              *cycle;
@@ -87,8 +90,35 @@ typedef struct {
     ngx_agent_helper_hung_t  *hung;         /* NGX_AGENT_HUNG_UIDS */
     uint64_t                  id;           /* the last one given */
     ngx_uint_t                is_stopped;   /* accepts no more */
-    ngx_uint_t                is_wary;      /* take no rights unasked */
+    ngx_uint_t                is_wary;      /* takes no rights unasked */
+
+    int                       ep;
+    ngx_queue_t               conns;
+    ngx_queue_t               strangers;    /* answered, and soon closed */
+    ngx_uint_t                strangers_count;
+    ngx_queue_t               dead;         /* freed after the pass */
+    ngx_msec_t                paused;       /* until then none is accepted */
 } ngx_agent_helper_t;
+
+
+/* A connection, as the helper has it. */
+
+typedef struct {
+    ngx_queue_t        queue;
+    ngx_socket_t       fd;
+    uint64_t           id;                  /* 0: a stranger's */
+    uid_t              uid;
+    ngx_msec_t         until;               /* a stranger's */
+    unsigned           ended:1;             /* its END is sent */
+
+    u_char            *line;                /* what has come of the next one */
+    size_t             len;
+
+    ngx_socket_t       fds[PROTOCOL_DOORS_MAX];
+    ngx_agent_given_t  given[PROTOCOL_DOORS_MAX];
+    ngx_uint_t         count;
+    const char        *why;                 /* one cannot be a door */
+} ngx_agent_helper_conn_t;
 
 
 /* ngx_agent_helper.c */
@@ -100,14 +130,49 @@ void ngx_agent_helper_run(ngx_agent_helper_t *helper)
 
 /* ngx_agent_helper_gate.c */
 
-/* Does any policy name this peer, so that it is served at all? */
-ngx_uint_t ngx_agent_helper_may(const ngx_agent_helper_t *helper,
-    ngx_socket_t s, struct ucred *peer);
-
-/* One more for whom the helper's predecessors waited: the count of them. */
-ngx_uint_t ngx_agent_helper_hung_count(const ngx_agent_helper_hung_t *hung,
-    uid_t uid);
+/*
+ * Accepts one: NGX_OK; NGX_AGAIN: there is none; NGX_ERROR: no descriptor is
+ * left.  A stranger is answered, anybody else read.
+ */
+ngx_int_t ngx_agent_helper_accept(ngx_agent_helper_t *helper,
+    ngx_uint_t listening);
 
 /* Answers without reading: one line, as far as it can be sent at once. */
 void ngx_agent_helper_answer(ngx_socket_t s, const char *error,
     const char *message);
+
+/* Tells of strangers that the worker has not heard of, once a second. */
+void ngx_agent_helper_tell_rest(ngx_agent_helper_t *helper);
+ngx_uint_t ngx_agent_helper_has_untold(void);
+
+
+/* ngx_agent_helper_read.c */
+
+/* NULL without memory; the socket is the caller's then. */
+ngx_agent_helper_conn_t *ngx_agent_helper_add(ngx_agent_helper_t *helper,
+    ngx_socket_t s, uint64_t id, uid_t uid);
+void ngx_agent_helper_close(ngx_agent_helper_t *helper,
+    ngx_agent_helper_conn_t *conn);
+
+/* What epoll says of it. */
+void ngx_agent_helper_read(ngx_agent_helper_t *helper,
+    ngx_agent_helper_conn_t *conn, uint32_t events);
+
+/* A message to the worker: its head, and one descriptor or -1. */
+void ngx_agent_helper_say(ngx_agent_helper_t *helper,
+    ngx_agent_helper_message_t *message, ngx_socket_t s);
+
+/*
+ * Around each call that touches what a user has sent, or the last copy of a
+ * socket in whose queue it waits: the worker watches how long it takes.
+ */
+void ngx_agent_helper_begin(ngx_agent_helper_t *helper, uid_t uid,
+    uint64_t id);
+void ngx_agent_helper_done(ngx_agent_helper_t *helper);
+
+/* The worker is gone, or has another helper. */
+void ngx_agent_helper_exit(ngx_agent_helper_t *helper)
+    __attribute__((noreturn));
+
+/* Monotonic, ms. */
+ngx_msec_t ngx_agent_helper_now(void);

@@ -97,7 +97,8 @@ void ngx_agent_control_end(ngx_agent_launcher_t *l, ngx_uint_t is_gone);
 ngx_agent_launcher_t *ngx_agent_control_find(uint64_t id);
 
 /* Calls the handler with each. */
-void ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l));
+void ngx_agent_control_each(void (*handler)(const ngx_agent_launcher_t *l,
+    void *data), void *data);
 
 
 /* ngx_agent_ops.c */

@@ -106,13 +106,7 @@ ngx_agent_accept(ngx_event_t *rev)
         break;
 
     default:
-        ngx_log_error(NGX_LOG_ERR, rev->log, err,
-                      "the listening socket of task %*s was tampered "
-                      "with, the door is closed",
-                      (size_t) PROTOCOL_ID_LEN, door->task->id);
-
-        ngx_agent_task_close_door(door);
-
+        ngx_agent_tampered(door, err);
         break;
     }
 

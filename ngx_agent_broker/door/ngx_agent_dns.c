@@ -10,6 +10,7 @@
 
 
 #define NGX_AGENT_DNS_BATCH    16           /* datagrams, then others' turn */
+#define NGX_AGENT_DNS_FRUITLESS  1000       /* events without a datagram */
 #define NGX_AGENT_DNS_MAX      4096         /* a query */
 #define NGX_AGENT_DNS_TIMEOUT  10000        /* of an idle connection, ms */
 #define NGX_AGENT_DNS_QUERIES  1000         /* on one connection */
@@ -26,6 +27,8 @@ static size_t ngx_agent_dns_answer(ngx_agent_task_t *task,
     const char *door, u_char *query, size_t n, u_char *answer);
 static ngx_int_t ngx_agent_dns_audit(ngx_agent_task_t *task,
     const char *door, dns_query_t *query, ngx_agent_reason_e reason);
+static void ngx_agent_dns_fruitless(ngx_event_t *rev, ngx_err_t err,
+    ngx_uint_t read);
 static void ngx_agent_dns_read(ngx_event_t *rev);
 
 
@@ -84,8 +87,11 @@ ngx_agent_dns_udp(ngx_event_t *rev)
         n = recvmsg(lc->fd, &msg, MSG_DONTWAIT);
 
         if (n == -1) {
+            ngx_agent_dns_fruitless(rev, ngx_socket_errno, i);
             break;                          /* level-triggered: called again */
         }
+
+        door->fruitless = 0;
 
         if (msg.msg_flags & (MSG_TRUNC|MSG_CTRUNC)) {
             continue;
@@ -121,6 +127,31 @@ ngx_agent_dns_udp(ngx_event_t *rev)
         msg.msg_flags = 0;
 
         (void) sendmsg(lc->fd, &msg, MSG_DONTWAIT|MSG_NOSIGNAL);
+    }
+}
+
+
+/*
+ * A datagram that is gone when it is read is a bad checksum, or another
+ * reader's, whose turn ends.  What goes on for ever is the launcher's doing:
+ * a socket that was shut down, or errors that it has asked to be queued.
+ */
+
+static void
+ngx_agent_dns_fruitless(ngx_event_t *rev, ngx_err_t err, ngx_uint_t read)
+{
+    ngx_connection_t  *lc;
+    ngx_agent_door_t  *door;
+
+    lc = rev->data;
+    door = ngx_agent_door_of(lc->listening);
+
+    if (read) {
+        return;
+    }
+
+    if (rev->pending_eof || ++door->fruitless == NGX_AGENT_DNS_FRUITLESS) {
+        ngx_agent_tampered(door, err);
     }
 }
 

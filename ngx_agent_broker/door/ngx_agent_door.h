@@ -28,6 +28,15 @@ ngx_int_t ngx_agent_door_open_all(ngx_agent_task_t *task,
     ngx_queue_data(listening, ngx_agent_door_t, ls)
 
 
+/* ngx_agent_tampered.c */
+
+/*
+ * The launcher has made the door's socket useless, or one that is ready for
+ * ever: closes it, and says so in the log and in the audit.
+ */
+void ngx_agent_tampered(ngx_agent_door_t *door, ngx_err_t err);
+
+
 /* ngx_agent_accept.c */
 
 /* The read handler of a door's listening socket. */

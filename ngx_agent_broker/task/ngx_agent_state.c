@@ -143,25 +143,33 @@ ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     amcf->state_fd = fd;
 
     cln->handler = ngx_agent_state_close;
-    cln->data = (void *) (intptr_t) fd;
+    cln->data = amcf;
 
     return NGX_OK;
 }
 
 
+/*
+ * At the end of the configuration; in a worker at its start, and not again: by
+ * then the number is another's.
+ */
+
 static void
 ngx_agent_state_close(void *data)
 {
-    (void) close((int) (intptr_t) data);
+    ngx_agent_main_conf_t *amcf = data;
+
+    if (amcf->state_fd != NGX_INVALID_FILE) {
+        (void) close(amcf->state_fd);
+        amcf->state_fd = NGX_INVALID_FILE;
+    }
 }
 
 
 void
 ngx_agent_state_worker(ngx_agent_main_conf_t *amcf)
 {
-    if (amcf->state_fd != NGX_INVALID_FILE) {
-        (void) close(amcf->state_fd);
-    }
+    ngx_agent_state_close(amcf);
 }
 
 

@@ -176,6 +176,7 @@ typedef struct {
     ngx_connection_handler_pt  handler;     /* of what it accepts */
     ngx_agent_task_t          *task;
     ngx_connection_t          *connection;  /* of the listening socket */
+    ngx_uint_t                 fruitless;   /* events that brought nothing */
 } ngx_agent_door_t;
 
 

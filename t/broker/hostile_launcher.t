@@ -90,6 +90,15 @@ sub in_box ($l, $program, @args) {
     return $run->{error} // ($run->{data} . $run->{err});
 }
 
+my $lookup = <<'END';
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+s.connect(("127.0.0.1", 53))
+s.send(bytes.fromhex("000101000001000000000000") + b"\4none\7example\0\0\1\0\1")
+print("answered", s.recv(512)[3] & 15)
+END
+
 sub fds { my @fds = glob "/proc/$worker/fd/*"; return scalar @fds }
 
 sub memory {
@@ -226,6 +235,32 @@ subtest 'A-078 connections that are taken from a door hold nobody up' => sub {
 };
 
 is_idle('stolen connections');
+
+
+# A datagram socket that is ready for ever
+
+for my $how (qw(shutdown shutdown_read queue_error)) {
+    subtest "G-006: a UDP door that is ready for ever ($how) is closed" => sub {
+        my ($l, $task) = task();
+        my ($udp) = grep { $task->{doors}[$_]{name} eq 'dns-udp' }
+                    0 .. $#{ $task->{doors} };
+        like(in_box($l, $lookup), qr/^answered/, 'control: it answers');
+        my $log = length $b->error_log;
+        ok($l->do(tamper => { index => $udp, how => $how })->{ok},
+           'the socket is tampered with');
+        AgentTest::wait_for('the door to be closed', sub {
+            substr($b->error_log, $log) =~ /port 53, was tampered with/ });
+        my ($line) = $b->audit_wait('door_error', task => $task->{task_id});
+        is("$line->{door} $line->{reason}", 'dns-udp tampered',
+           'the audit has the door and the reason');
+        is_idle('that');
+        is($l->get($url)->{status}, 200, 'the other doors are served');
+        good_is_served('others are served');
+        ok(close_task($l), 'the task can be closed');
+        is(scalar(() = substr($b->error_log, $log) =~ /tampered with/g), 1,
+           'the log says it once');
+    };
+}
 
 
 # A queue of 65535, in which connections wait that never say a word

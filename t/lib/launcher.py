@@ -25,7 +25,8 @@ control connection is made from outside of it.
   {"do":"close","name":"a"}                         {"do":"half_close",..} its
                                                     sending side only
   {"do":"tamper","index":N,"how":HOW}               with the Nth descriptor:
-        shutdown, blocking, linger, or one of OPTIONS
+        shutdown, shutdown_read, blocking, linger, queue_error (one that only
+        MSG_ERRQUEUE takes away), or one of OPTIONS
   {"do":"steal","index":N,"seconds":S}              makes it block, and takes
         the connections that wait on it, until the time is over
   {"do":"forget"}                                   closes its own copies: a
@@ -419,9 +420,26 @@ class Launcher:
                 data = s.getsockopt(socket.SOL_SOCKET, 71, 8)
                 return {"cookie": struct.unpack("=Q", data)[0]}
             if command["how"] == "shutdown":
-                s.shutdown(socket.SHUT_RDWR)
+                try:
+                    s.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass                # of a datagram socket, and it is shut
+            elif command["how"] == "shutdown_read":
+                try:
+                    s.shutdown(socket.SHUT_RD)
+                except OSError:
+                    pass                # it is not connected, and is shut
             elif command["how"] == "blocking":
                 s.setblocking(True)
+            elif command["how"] == "queue_error":
+                s.setsockopt(socket.IPPROTO_IPV6, 25, 1)    # IPV6_RECVERR
+                try:                    # too long: an error is queued
+                    s.setsockopt(socket.IPPROTO_IPV6, 23, 2)    # DO: MTU
+                    s.sendto(bytes(65000), ("::ffff:127.0.0.1", 9))
+                    s.sendto(b"x", ("::ffff:127.0.0.1", 9))
+                    s.sendto(b"x", ("::1", 9))
+                except OSError:
+                    pass
             else:
                 s.setsockopt(*OPTIONS[command["how"]])
         return {"ok": True}
