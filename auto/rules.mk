@@ -8,7 +8,7 @@
 #   make test          runs scripts/test
 #   make nightly       runs scripts/test, with all of t/jail, t/broker and
 #                      t/clients also under sanitizers, then make test-fresh,
-#                      make soak and make fuzz
+#                      make soak, make fuzz-sequences and make fuzz
 #   make test-fresh    runs scripts/quickstart and scripts/test in a bare
 #                      Debian 12 system that it makes; needs root
 #   make test-v2       runs the tests for cgroup v2, in virtual machines
@@ -17,7 +17,11 @@
 #   make soak          runs SOAK (10000) boxes, kills a tenth of them, and
 #                      checks that nothing is left; sends COST (1000000)
 #                      requests of each kind and checks that a worker's memory
-#                      and descriptors do not grow
+#                      and descriptors do not grow; then 8 boxes for
+#                      SOAK_SECONDS (600), with a reload a second
+#   make fuzz-sequences  lets connections of boxes live and die at random, with
+#                      reloads and killed workers between, for SECONDS (600)
+#                      under sanitizers; SEED= repeats what was sent
 #   make fuzz          runs each fuzz target for FUZZ_SECONDS (60)
 #   make install       installs to prefix=, below DESTDIR=
 #   make lint          fails on any warning of cppcheck, clang-tidy or the
@@ -126,7 +130,8 @@ print-%:
 	@echo $($*)
 
 
-.PHONY: all unit lint test nightly test-fresh soak test-v2 bench fuzz install clean FORCE
+.PHONY: all unit lint test nightly test-fresh soak test-v2 bench fuzz \
+        fuzz-sequences install clean FORCE
 
 all: $(TARGETS)
 
@@ -354,7 +359,7 @@ nightly:
 	. scripts/packages.sh; packages_need "$$PACKAGES_NIGHTLY"
 	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
 	AGENT_TEST_SANITIZE=all scripts/test
-	$(MAKE) test-fresh soak fuzz
+	$(MAKE) test-fresh soak fuzz-sequences fuzz
 
 test-fresh:
 	scripts/test-fresh
@@ -382,10 +387,18 @@ bench: all $(O)/bench_spawn $(O)/bench_least $(O)/bench_tls
 
 SOAK ?= 10000
 COST ?= 1000000
+SOAK_SECONDS ?= 600
+SECONDS ?= 600
 
 soak: all
 	SOAK=$(SOAK) prove -v t/jail/soak.t
 	COST=$(COST) prove -v t/broker/worker_leaks.t
+	SOAK_SECONDS=$(SOAK_SECONDS) prove -v t/broker/soak.t
+
+fuzz-sequences:
+	$(MAKE) SANITIZE=1 all
+	SEQUENCES_SECONDS=$(SECONDS) SEQUENCES_SEED=$(SEED) AGENT_TEST_LIMIT=9999 \
+	    AGENT_TEST_OBJS=objs-asan prove -v t/broker/sequences.t
 
 
 # Installation.  The configuration is installed as an example that the operator
