@@ -138,7 +138,10 @@ struct ngx_agent_ctx_s {
 
     ngx_int_t            (*process_header)(ngx_http_request_t *r);
     ngx_int_t            (*reinit_request)(ngx_http_request_t *r);
+    ngx_int_t            (*body_init)(void *data);
+    ngx_int_t            (*body)(void *data, ssize_t bytes);
     answer_t               answer;          /* its head */
+    chunk_t                chunks;          /* and its body, as it comes */
     ngx_uint_t             interim;         /* answers before it */
     size_t                 interim_bytes;
 

@@ -1,9 +1,11 @@
 /*
- * The head of an upstream's answer, before nginx's proxy reads it.
+ * An upstream's answer, before nginx's proxy reads it.
  *
  * The proxy of nginx 1.22 takes an interim answer for the last one, and other
  * bytes for the body of an answer without a head.  Its process_header is called
- * from here instead, when there is a whole head that answer_read() takes.
+ * from here instead, when there is a whole head that answer_read() takes.  The
+ * chunks of a body are followed beside the proxy's parser, which takes a bare
+ * LF, and loses the head of an answer whose first chunk is not valid.
  */
 
 
@@ -26,6 +28,8 @@ static const char *ngx_agent_answer_switch(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static ngx_uint_t ngx_agent_answer_proves_key(ngx_http_request_t *r,
     answer_t *answer);
+static ngx_int_t ngx_agent_answer_body_init(void *data);
+static ngx_int_t ngx_agent_answer_chunks(void *data, ssize_t bytes);
 static ngx_int_t ngx_agent_answer_bad(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char *why);
 
@@ -42,6 +46,9 @@ ngx_agent_answer_init(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     u->process_header = ngx_agent_answer_header;
     u->reinit_request = ngx_agent_answer_reinit;
+
+    ctx->body_init = u->input_filter_init;
+    u->input_filter_init = ngx_agent_answer_body_init;
 }
 
 
@@ -214,6 +221,67 @@ ngx_agent_answer_proves_key(ngx_http_request_t *r, answer_t *answer)
     ngx_encode_base64(&to, &from);
 
     return ngx_memcmp(accept, answer->accept, NGX_AGENT_ACCEPT_LEN) == 0;
+}
+
+
+/* The head has been passed on, and the body begins. */
+
+static ngx_int_t
+ngx_agent_answer_body_init(void *data)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_int_t             rc;
+    ngx_agent_ctx_t      *ctx;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    rc = ctx->body_init(data);
+
+    if (rc == NGX_OK && ctx->answer.chunked && u->length != 0) {
+        ctx->body = u->input_filter;
+        u->input_filter = ngx_agent_answer_chunks;
+    }
+
+    return rc;
+}
+
+
+/*
+ * The bytes are behind the buffer's last.  After an error the body is cut, and
+ * what came before is passed on.
+ */
+
+static ngx_int_t
+ngx_agent_answer_chunks(void *data, ssize_t bytes)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_int_t             rc;
+    chunk_result_t        result;
+    ngx_agent_ctx_t      *ctx;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+    ctx = ngx_http_get_module_ctx(r, ngx_agent_broker_module);
+
+    result = chunk_follow(&ctx->chunks, u->buffer.last, bytes);
+
+    rc = ctx->body(data, bytes);
+
+    if (result != CHUNK_MALFORMED && rc == NGX_OK) {
+        return NGX_OK;
+    }
+
+    (void) ngx_agent_answer_bad(r, ctx, "a chunk of its body is not valid");
+
+    u->keepalive = 0;
+    u->length = 1;                          /* it has no end */
+    u->error = 1;
+
+    return NGX_OK;
 }
 
 

@@ -20,7 +20,7 @@ my $ca = $t->ca->{cert};
 
 # three addresses, the same port: with TLS, and without
 my @at = map { "127.0.0.$_" } 2 .. 4;
-my @names = qw(one.internal three.internal five.internal half.internal
+my @names = qw(one.internal reuse.internal three.internal five.internal half.internal
                wrong.internal);
 my @tls = $t->upstream(names => \@names, bind => $at[0], keep => 0);
 my @plain = $t->upstream(plain => 1, bind => $at[0], keep => 0);
@@ -38,6 +38,7 @@ my $wrong = $t->upstream(names => ['other.internal'], bind => '127.0.0.5',
 
 my $dns = $t->dns({
     'one.internal'   => { A => [$at[0]] },
+    'reuse.internal' => { A => [$at[0]] },
     'three.internal' => { A => \@at },
     'five.internal'  => { A => [map { "127.0.0.$_" } 2 .. 6] },
     'half.internal'  => { A => [$at[0], '127.0.0.9'] },
@@ -51,6 +52,7 @@ my $policy = <<"END";
     agent_policy analysis {
         trusted_certificate $ca;
         host half.internal:$port  { $here }
+        host reuse.internal:$port { $here reuse_after_body on; }
         host five.internal:$port  { $here }
         host one.internal:$plain   { $here plaintext on; }
         host three.internal:$plain { $here plaintext on; }
@@ -282,6 +284,49 @@ subtest 'G-022: no request goes where a body was sent before' => sub {
        'after an empty body it is used again');
     isnt($conn->('PUT', body => 'x'), $conn->('GET'),
          'after a body of one byte it is not');
+};
+
+
+subtest 'G-022: with `reuse_after_body on` the connection is used again' => sub {
+    my %conn;
+    for my $how ("Content-Length: 4\r\n\r\nbody",
+                 "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+    {
+        for my $method (qw(POST PUT)) {
+            my $r = $l->http("$method http://reuse.internal:$port/echo HTTP/1.1"
+                . "\r\nHost: reuse.internal:$port\r\nConnection: close\r\n$how");
+            is("$r->{status} $r->{body}", '200 body', "$method is answered");
+            $conn{ ($tls[0]->requests)[-1]{conn} } = 1;
+        }
+    }
+    is(keys %conn, 1, 'one connection has served them');
+};
+
+
+# What is behind an answer is nobody's
+
+subtest 'no bytes behind an answer become the next one' => sub {
+    my $evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    for my $to ("one.internal:$port", "one.internal:$plain") {
+        for my $case (['a body', "200 OK\r\nContent-Length: 2\r\n\r\nok", 'GET'],
+                      ['chunks', "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                       . "2\r\nok\r\n0\r\n\r\n", 'GET'],
+                      ['no body', "200 OK\r\nContent-Length: 0\r\n\r\n", 'GET'],
+                      ['204', "204 No\r\n\r\n", 'GET'],
+                      ['304', "304 No\r\nContent-Length: 9\r\n\r\n", 'GET'],
+                      ['HEAD', "200 OK\r\nContent-Length: 9\r\n\r\n", 'HEAD'])
+        {
+            my ($what, $first, $method) = @$case;
+            my $r = $l->get("http://$to" . path(raw => "HTTP/1.1 $first$evil"),
+                            method => $method);
+            like($r->{raw}, qr{^HTTP/1\.1 (?:200|204|304) },
+                 "$what: the answer is passed on");
+            unlike($r->{raw}, qr/evil/, "$what: nothing behind it is");
+            $r = $l->get("http://$to/mine");
+            is($r->{status}, 200, "$what: the next request is answered");
+            unlike($r->{raw}, qr/evil/, "$what: with its own answer");
+        }
+    }
 };
 
 

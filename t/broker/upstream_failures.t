@@ -10,6 +10,7 @@ use v5.36;
 use lib 't/lib';
 use AgentTest;
 use Compress::Zlib ();
+use IO::Socket::INET;
 use JSON::PP ();
 use Test::More;
 use Time::HiRes qw(time);
@@ -20,6 +21,8 @@ my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"],
 chomp(my $port = readline($up->{out}) // die "no upstream\n");
 my $dns = $t->dns({ 'trouble.internal' => { A => ['127.0.0.1'] },
                     'gone.internal' => { A => ['127.0.0.2'] },
+                    'deaf.internal' => { A => [map { "127.0.1.$_" } 1 .. 3] },
+                    'mute.internal' => { A => ['127.0.1.4'] },
                     map({ $_ => { A => ['127.0.0.1'] } }
                         qw(first.internal second.internal)),
                     'dead.internal' => { A => ['127.0.0.2', '127.0.0.1'] } });
@@ -27,9 +30,28 @@ my $dns = $t->dns({ 'trouble.internal' => { A => ['127.0.0.1'] },
 # one that keeps its connections, and tells of their ends
 my $keeps = $t->upstream(plain => 1, keep => 0);
 
+# three whose queues are full, so that no SYN is answered, one port for HTTP and
+# one for a tunnel; and one that takes connections and reads nothing
+
+sub queue ($address, $port = 0) {
+    return IO::Socket::INET->new(LocalAddr => $address, LocalPort => $port,
+                                 Listen => 1, ReuseAddr => 1) // die "$!\n";
+}
+
+my @queues = queue('127.0.1.1');
+my $deaf = $queues[0]->sockport;
+push @queues, map { queue("127.0.1.$_", $deaf) } 2 .. 4;
+push @queues, map { queue("127.0.1.$_", $port) } 1 .. 3;
+my @waiting;
+for my $queue (@queues[0 .. 2, 4 .. 6]) {
+    push @waiting, map {
+        IO::Socket::INET->new(PeerAddr => $queue->sockhost, Blocking => 0,
+                              PeerPort => $queue->sockport) } 1 .. 4;
+}
+
 # the shipped limits, but shorter
 my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
-my %limit = (proxy_connect_timeout => '1s', proxy_send_timeout => '1s',
+my %limit = (proxy_connect_timeout => '2s', proxy_send_timeout => '1s',
              proxy_read_timeout => '1s');
 for my $name (sort keys %limit) {
     ok($proxy =~ s/\b$name(\s+)\w+;/$name$1$limit{$name};/,
@@ -51,6 +73,10 @@ HTTP
         host first.internal:@{[$keeps->port]}  { $here }
         host second.internal:@{[$keeps->port]} { $here }
         host gone.internal:$port    { $here }
+        bytes_up 1g;
+        host deaf.internal:$deaf    { $here }
+        host deaf.internal:$port    { tunnel on; private 127.0.0.0/8; }
+        host mute.internal:$deaf    { private 127.0.0.0/8; }
         host dead.internal:$port    { $here }
     }
 END
@@ -123,6 +149,53 @@ for my $case (['silent', 'an upstream that answers nothing'],
            'the body has the host and the path');
     };
 }
+
+subtest 'G-020 G-025: all of a host\'s addresses share one time of dialling' => sub {
+    my $r = $l->get("http://deaf.internal:$deaf/x");
+    $ends++;
+    is($r->{status}, 504, 'three addresses that answer no SYN: 504');
+    my $body = told($r, 'upstream_timeout', 'three addresses');
+    is($body->{detail}, 'the connection took too long',
+       'the body says what took too long');
+    my $end = $b->audit_wait('egress_end', host => 'deaf.internal');
+    is("$end->{failure} $end->{detail}",
+       'upstream_timeout the connection took too long', 'and so does the line');
+    my %tried = map { $_ => 1 }
+        $b->error_log =~ m{upstream: "https?://(127\.0\.1\.\d):}g;
+    is(keys %tried, 3, 'each was tried');
+    cmp_ok($end->{duration_ms}, '<', 5500, 'within one time, not three');
+
+    $r = $l->get("http://mute.internal:$deaf/x");
+    $ends++;
+    is($r->{status}, 504, 'one that ends no TLS handshake: 504');
+    is(told($r, 'upstream_timeout', 'no handshake')->{detail},
+       'the TLS handshake took too long', 'the body says what took too long');
+
+    $l->do(run => { argv => ['curl', '-sS', '--max-time', '30', '-x',
+        'http://127.0.0.1:8899', "https://deaf.internal:$port/"],
+        env => { PATH => $ENV{PATH} }, timeout => 40 });
+    $ends++;
+    $end = $b->audit_wait('egress_end', host => 'deaf.internal',
+                          failure => 'upstream_timeout', status => 0);
+    is($end->{detail}, 'the connection took too long',
+       'a tunnel to them ends with the same reason');
+};
+
+subtest 'an answer that is reset, or whose chunks are wrong, is cut' => sub {
+    for my $case (['torn', 'answer_cut'], ['unchunked', 'bad_answer'],
+                  ['unchunked/1', 'bad_answer'], ['unchunked/lf', 'bad_answer'])
+    {
+        my ($path, $failure) = @$case;
+        my ($r, $end) = asked($path);
+        is($r->{status}, 200, "$path: the box has its beginning");
+        like($r->{body}, qr/beginning/, "$path: with what came of the body")
+            if $path ne 'unchunked/1';
+        unlike($r->{raw}, qr/\r\n0\r\n\r\n\z/, "$path: without an end");
+        ok($r->{eof}, "$path: the connection of the box is closed");
+        is("$end->{status} $end->{failure}", "200 $failure",
+           "$path: the line of the end has $failure");
+    }
+};
 
 subtest 'E-016 an answer that stops, or is cut short, is cut for the box' => sub {
     my ($r, $end) = asked('stop');

@@ -6,6 +6,7 @@ Prints its port; a line on standard output for each request that is read.
 
 import gzip
 import socket
+import struct
 import sys
 import threading
 import time
@@ -52,6 +53,18 @@ def stop(c, rest):
 
 def short(c, rest):
     c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning")
+
+
+def torn(c, rest):
+    c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning")
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def unchunked(c, rest, how="2"):
+    c.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+              + {"1": b"zz\r\n", "2": b"9\r\nbeginning\r\nzz\r\n",
+                 "lf": b"9\r\nbeginning\r\n5\nhello\r\n0\r\n\r\n"}[how])
+    time.sleep(60)
 
 
 def own(c, rest, status):
