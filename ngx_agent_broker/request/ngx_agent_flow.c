@@ -191,8 +191,12 @@ ngx_agent_flow_end(ngx_agent_ctx_t *ctx)
 
     flow = &ctx->flow;
 
-    up = (int64_t) (ngx_max(flow->sent, flow->read) + flow->discarded
-                    - flow->up_taken);
+    up = (int64_t) (ngx_max(flow->sent, flow->read) - flow->up_taken);
+
+    if (ctx->state == NGX_AGENT_ALLOWED) {
+        up += (int64_t) flow->discarded;    /* of a refusal it went nowhere */
+    }
+
     down = (int64_t) (flow->received - flow->down_taken);
 
     if (flow->up_over && up < 0) {

@@ -178,6 +178,13 @@ ngx_agent_flow_send(ngx_connection_t *c, u_char *buf, size_t size)
     if (ctx && n > 0) {
         ctx->flow.sent += n;
         ctx->live.active = ngx_current_msec;
+
+        if (c->write->ready) {
+
+            /* core takes less than all for a socket that is full */
+
+            ngx_post_event(c->write, &ngx_posted_next_events);
+        }
     }
 
     return n;
@@ -242,6 +249,12 @@ stopped:
     c->write->ready = 0;
     c->write->error = 1;
     c->read->ready = 1;
+
+    /* what TLS had taken already */
+
+    while (in && ngx_buf_size(in->buf) == 0 && !ngx_buf_special(in->buf)) {
+        in = in->next;
+    }
 
     return in;
 }
