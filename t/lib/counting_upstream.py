@@ -15,9 +15,10 @@ and before that, where a path says so, the path as a line of its own.
   /late                 answers 200 at once, and goes on reading the body; then
                         the length of it is the answer's body
   /down?n=N&how=H       answers with N bytes; H is "length", "chunked" or "end"
-  /ws?n=N               101; sends N bytes, reads and counts what comes
-  /hold                 logs its path and waits until the client closes
-  /drip                 an answer that never ends, an event each 20 ms
+  /ws?n=N               101; sends N bytes, logs its path, reads what comes
+  /hold                 logs its path and reads until the client closes
+  /drip                 logs its path; an answer that never ends, whose lines
+                        are numbered, one each 20 ms
 """
 
 import base64
@@ -171,18 +172,23 @@ class Peer:
         while n:
             self.send(BLOCK[:n])
             n -= len(BLOCK[:n])
+        say(wait=self.path)
         while True:
             self.buffer = b""
             self.more()
 
     def hold(self, query, names):
         say(wait=self.path)
-        self.more()
+        while True:
+            self.buffer = b""
+            self.more()
 
     def drip(self, query, names):
         self.send(b"HTTP/1.1 200 Answer\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while True:
-            self.send(b"9\r\ndata: 0\n\n\r\n")
+        say(wait=self.path)
+        for i in range(1000000):
+            line = b"%d\n" % i
+            self.send(b"%x\r\n%s\r\n" % (len(line), line))
             time.sleep(0.02)
 
 
