@@ -181,6 +181,7 @@
  *     limits.c limits.h                     the one table of limits
  *     protocol.h                            the control protocol
  *     utf8.c utf8.h                         UTF-8, decoded
+ *     version.h                             the release
  */
 
 #include <errno.h>
@@ -197,9 +198,10 @@
 #include "cgroup/cgroup.h"
 #include "doctor/doctor.h"
 #include "run/run.h"
+#include "shared/version.h"
 
 
-#define JAIL_VERSION      "0.1.0"
+#define JAIL_VERSION      AGENT_BROKER_VERSION
 #define JAIL_DENIED       1             /* of jail policy --ask */
 #define JAIL_TIMER_SLACK  50000         /* nanoseconds: the kernel's default */
 #define JAIL_MEMORY_MERGE 67            /* PR_SET_MEMORY_MERGE, since 6.4 */

@@ -96,6 +96,7 @@
  *
  *   base/      helpers that use no other folder
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
+ *                ngx_agent_build.c (the module's own file)
  *                ngx_agent_reason.c ngx_agent_paths.c ngx_agent_words.c
  *                ngx_agent_random.c
  *
@@ -478,6 +479,8 @@ ngx_agent_broker_init_module(ngx_cycle_t *cycle)
     {
         return NGX_ERROR;
     }
+
+    ngx_agent_check_process(cycle, amcf);
 
     if (ngx_test_config) {
         return NGX_OK;

@@ -5,12 +5,14 @@
 
 
 #include "audit/ngx_agent_audit_shared.h"
+#include "jail/shared/version.h"
 
 
 void
 ngx_agent_audit_broker_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
     const char *what)
 {
+    char          build[NGX_AGENT_BUILD_ID + 1];
     ngx_uint_t    i;
     audit_line_t  line;
 
@@ -21,6 +23,19 @@ ngx_agent_audit_broker_config(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf,
                       (int64_t) ngx_agent_zone_generation());
     audit_line_number(&line, "vault",
                       (int64_t) ngx_agent_zone_vault_revision());
+
+    ngx_agent_build_id(build);
+
+    audit_line_word(&line, "module", AGENT_BROKER_VERSION);
+    audit_line_word(&line, "build", build);
+
+    if (amcf->replaced) {
+        audit_line_bool(&line, "module_replaced", true);
+    }
+
+    if (amcf->started) {
+        audit_line_number(&line, "listens", (int64_t) amcf->listens);
+    }
 
     audit_line_open(&line, "policies");
 

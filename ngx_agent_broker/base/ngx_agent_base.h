@@ -96,6 +96,20 @@ const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 ngx_int_t ngx_agent_random(u_char *dst, size_t n);
 
 
+/* ngx_agent_build.c */
+
+#define NGX_AGENT_BUILD_ID  40              /* hex digits, at most */
+
+/* The linker's build id of this module; empty if it has none. */
+void ngx_agent_build_id(char hex[NGX_AGENT_BUILD_ID + 1]);
+
+/*
+ * Does the file that the module was loaded from, which path is set to, hold
+ * another build by now, or none?  0 too if there is no build id.
+ */
+ngx_uint_t ngx_agent_build_is_replaced(char path[PATH_MAX]);
+
+
 /* ngx_agent_words.c */
 
 /* NGX_ERROR, which is logged, if a word contains a NUL byte. */

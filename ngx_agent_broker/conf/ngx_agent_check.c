@@ -14,6 +14,7 @@
 #define NGX_AGENT_GROUPS_MAX       64
 
 
+static void ngx_agent_check_binary(ngx_cycle_t *cycle);
 static ngx_http_conf_addr_t *ngx_agent_check_listen(
     ngx_http_core_main_conf_t *cmcf, ngx_http_core_srv_conf_t *cscf);
 static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
@@ -107,6 +108,81 @@ ngx_agent_check_user(ngx_conf_t *cf)
     }
 
     return NGX_OK;
+}
+
+
+void
+ngx_agent_check_process(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
+{
+    char             path[PATH_MAX];
+    ngx_uint_t       i;
+    ngx_listening_t  *ls, *other;
+
+    other = NULL;
+    ls = cycle->listening.elts;
+
+    for (i = 0; i < cycle->listening.nelts; i++) {
+
+        if (!ngx_agent_listen_is_control(&ls[i]) && ls[i].worker == 0) {
+            other = &ls[i];
+            amcf->listens++;
+        }
+    }
+
+    if (other) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                      "this nginx listens on \"%V\" too: who finds a hole "
+                      "in what it serves there has the broker's keys; serve "
+                      "that from an nginx of its own", &other->addr_text);
+    }
+
+    if (ngx_test_config) {
+        return;
+    }
+
+    if (ngx_is_init_cycle(cycle->old_cycle)) {
+        ngx_agent_check_binary(cycle);
+        return;
+    }
+
+    amcf->replaced = ngx_agent_build_is_replaced(path);
+
+    if (amcf->replaced) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                      "\"%s\" is not the build of the module that runs: a "
+                      "reload does not load it; send USR2 to the master and "
+                      "QUIT to the old one, or start nginx anew", path);
+    }
+}
+
+
+/*
+ * On USR2 core executes argv[0] as a path: of what a shell found in PATH
+ * there is none.
+ */
+
+static void
+ngx_agent_check_binary(ngx_cycle_t *cycle)
+{
+    char     path[PATH_MAX];
+    char    *binary;
+    ssize_t  n;
+
+    if (ngx_argv[0][0] == '/') {
+        return;
+    }
+
+    n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    binary = (n > 0) ? strndup(path, n) : NULL;
+
+    if (binary == NULL) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, ngx_errno,
+                      "USR2 will not find the binary \"%s\": start nginx by "
+                      "its full path", ngx_argv[0]);
+        return;
+    }
+
+    ngx_argv[0] = binary;                   /* for as long as it runs */
 }
 
 

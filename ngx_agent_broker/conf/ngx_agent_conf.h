@@ -120,6 +120,14 @@ ngx_int_t ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 ngx_int_t ngx_agent_check_master(ngx_cycle_t *cycle);
 ngx_int_t ngx_agent_check_user(ngx_conf_t *cf);
 
+/*
+ * When all is read and the sockets are open: warns of what else the process
+ * serves, and of a module that a reload does not load; has USR2 find the
+ * binary.
+ */
+void ngx_agent_check_process(ngx_cycle_t *cycle,
+    ngx_agent_main_conf_t *amcf);
+
 
 ngx_int_t ngx_agent_check_readable(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);

@@ -16,6 +16,9 @@ char *ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_agent_listen_check(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, ngx_agent_srv_conf_t *ascf);
 
+/* Is it the socket of an agent_control? */
+ngx_uint_t ngx_agent_listen_is_control(const ngx_listening_t *ls);
+
 
 /* ngx_agent_channel.c */
 

@@ -119,6 +119,13 @@ ngx_agent_listen_accepted(ngx_connection_t *c)
 }
 
 
+ngx_uint_t
+ngx_agent_listen_is_control(const ngx_listening_t *ls)
+{
+    return ls->handler == ngx_agent_listen_accepted;
+}
+
+
 /*
  * A master that was killed leaves its socket, and bind() would fail for
  * ever.  One that nobody answers on, and that is a socket of ours, is

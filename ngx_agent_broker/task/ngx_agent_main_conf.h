@@ -75,6 +75,8 @@ typedef struct {
 
     ngx_uint_t                servers;      /* how many agent_control */
     ngx_uint_t                started;      /* it is in force, or was */
+    ngx_uint_t                listens;      /* sockets beside agent_control */
+    ngx_uint_t                replaced;     /* the module's file has another */
 } ngx_agent_main_conf_t;
 
 

@@ -410,4 +410,110 @@ subtest 'E-012 C-034 a new binary takes over, or gives back, and tasks '
               'every line of the audit is whole and follows in number');
 };
 
+# however nginx was found
+
+for my $case (['by a name from PATH', 'nginx'],
+              ['by a relative path', '../nginx'],
+              ['by its full path', AgentTest::nginx_binary()])
+{
+    my ($what, $name) = @$case;
+    subtest "G-094: a broker that was started $what is upgraded by USR2" => sub {
+        my $p = prefix('on');
+        my $run = $t->run(['bash', '-c', 'name=$1; shift; exec -a "$name" "$@"',
+                           'sh', $name, $t->nginx_command($p)],
+                          env => { $t->nginx_env });
+        is($run->{status}, 0, 'control: it starts') or diag $run->{err};
+        my $master = sub { ($t->read("$p/nginx.pid") =~ /^(\d+)$/m)[0] };
+        my $old = AgentTest::wait_for('its pid', $master);
+        my $its = sub ($pid) {
+            bless { test => $t, prefix => $p, pid => $pid, opt => {} },
+                  'AgentTest::Broker';
+        };
+        AgentTest::wait_for('its worker', sub { scalar $its->($old)->workers });
+        kill 'USR2', $old;
+        AgentTest::wait_for('the new binary', sub {
+            -e "$p/nginx.pid.oldbin" && ($master->() // $old) != $old
+            || $t->read("$p/error.log") =~ /\[(?:alert|emerg)\]/
+        });
+        my $new = $master->() // $old;
+        isnt($new, $old, 'another master runs') or diag $t->read("$p/error.log");
+        if ($new != $old) {
+            AgentTest::wait_for('its worker',
+                                sub { scalar $its->($new)->workers });
+            kill 'QUIT', $old;
+            AgentTest::wait_for('the old one\'s end', sub { is_gone($old) });
+        }
+        is_served($p, 'it serves');
+        kill 'TERM', $new;
+        AgentTest::wait_for('its end', sub { is_gone($new) });
+    };
+}
+
+subtest 'G-095: a reload says that it does not load a new module' => sub {
+    my $p = $t->nginx_prefix;
+    my $file = "$p/module.so";
+    my $module = $t->read($t->module_path);
+    my ($id) = `readelf -n @{[$t->module_path]}` =~ /Build ID: ([0-9a-f]+)/
+        or plan skip_all => 'this linker writes no build id';
+    my $put = sub ($bytes) {
+        $t->write("$file.new", $bytes, 0755);
+        rename "$file.new", $file or die $!;
+    };
+    $put->($module);
+    my $b = $t->broker(%opt, prefix => $p, module => $file);
+    my $warned = sub {
+        scalar(() = $b->error_log
+               =~ /\[warn\].*"\Q$file\E" is not the build of the module that runs: a reload does not load it; send USR2/g)
+    };
+    my $last = sub { ($b->audit('config'))[-1] };
+    is(join(' ', map { $last->()->{$_} // 'none' }
+            qw(module build listens module_replaced)),
+       "0.1.0 $id 0 none", 'the config line has release and build');
+
+    $put->($module);
+    ok($b->reload, 'control: a reload');
+    is($warned->(), 0, 'the same build in another file: no warning');
+
+    my $other = $module;
+    my $bytes = pack 'H*', $id;
+    substr($other, index($other, $bytes), length $bytes) = ~. $bytes;
+    $put->($other);
+    ok($b->reload, 'another build in the file: a reload is accepted');
+    is($warned->(), 1, 'the error log says so');
+    is(join(' ', map { $last->()->{$_} // 'none' } qw(build module_replaced)),
+       "$id 1", 'the config line says which build runs');
+    is_served($p, 'the broker serves');
+
+    unlink $file;
+    ok($b->reload, 'no file: a reload is accepted');
+    is($warned->(), 2, 'the error log says so again');
+
+    $put->($other);
+    $b->stop;
+    $b->start;
+    is(join(' ', map { $last->()->{$_} // 'none' } qw(build module_replaced)),
+       unpack("H*", ~. $bytes) . ' none', 'a start loads the other build');
+    $b->stop;
+};
+
+subtest 'G-021: what the broker\'s nginx listens on besides is told' => sub {
+    my $p = $t->nginx_prefix;
+    my $beside = "server { listen unix:$p/x.sock; return 200; }";
+    my $b = $t->broker(%opt, prefix => $p, http => "$opt{http} $beside");
+    is(($b->audit('config'))[-1]{listens}, 1, 'the config line counts it');
+    like($b->error_log, qr/\[warn\].*listens on "unix:\S+x\.sock" too: /,
+         'the error log warns of it');
+    ok($b->reload(http => $opt{http}), 'a reload without it');
+    is(($b->audit('config'))[-1]{listens}, 0, 'the config line says 0');
+    my ($ok, $said) = $t->nginx_t(http => <<"END");
+    agent_audit logs/agent-audit.log;
+    $beside
+    server { agent_control unix:%CONTROL%;
+             include $AgentTest::ROOT/conf/agent_proxy.conf; }
+END
+    ok($ok && $said =~ /\[warn\].*listens on "unix:\S+x\.sock" too/,
+       'nginx -t warns of it, and accepts it') or diag $said;
+    $b->stop;
+};
+
 done_testing;
