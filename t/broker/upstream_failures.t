@@ -159,7 +159,8 @@ subtest 'G-020 G-025: all of a host\'s addresses share one time of dialling' => 
        'the body says what took too long');
     my $end = $b->audit_wait('egress_end', host => 'deaf.internal');
     is("$end->{failure} $end->{detail}",
-       'upstream_timeout the connection took too long', 'and so does the line');
+       'upstream_timeout the connection took too long',
+       'the line of the end says it too');
     my %tried = map { $_ => 1 }
         $b->error_log =~ m{upstream: "https?://(127\.0\.1\.\d):}g;
     is(keys %tried, 3, 'each was tried');
