@@ -3,8 +3,8 @@
  *
  *   OPEN      -- serve answered ------------------------------> SERVING
  *   SERVING   -- the connection closes -----------------------> RESUMING
- *   SERVING   -- drain: resume on a second connection, and keep the first
- *                one until it closes, since requests in flight end there
+ *   SERVING   -- drain: resume on another connection, and keep the old ones
+ *                until they close, since requests in flight end there
  *   RESUMING  -- resume answered -----------------------------> SERVING
  *   any       -- refused, garbage, ten seconds without answer -> LOST
  *
@@ -39,7 +39,9 @@ static int broker_leased(broker_t *b, json_t *answer, fault_t *fault);
 static void broker_resume(broker_t *b, int64_t now);
 static void broker_try(broker_t *b, int64_t now);
 static void broker_retry(broker_t *b, int64_t now);
+static void broker_drain(broker_t *b);
 static int broker_lost(broker_t *b);
+static void broker_drop(broker_t *b);
 
 
 int
@@ -161,13 +163,16 @@ unsigned
 broker_poll(broker_t *b, struct pollfd *fds)
 {
     unsigned    i, n;
-    control_t  *all[] = { b->active, b->next, b->draining };
+    control_t  *c;
 
     n = 0;
 
-    for (i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        if (all[i]) {
-            fds[n++] = (struct pollfd) { .fd = all[i]->fd, .events = POLLIN };
+    for (i = 0; i < BROKER_POLLFDS; i++) {
+
+        c = (i == 0) ? b->active : (i == 1) ? b->next : b->draining[i - 2];
+
+        if (c) {
+            fds[n++] = (struct pollfd) { .fd = c->fd, .events = POLLIN };
         }
     }
 
@@ -194,8 +199,9 @@ broker_deadline(const broker_t *b)
 int
 broker_events(broker_t *b, int64_t now, fault_t *fault)
 {
-    json_t   *message;
-    fault_t   ignored;
+    json_t    *message;
+    fault_t    ignored;
+    unsigned   i;
 
     if (b->state == BROKER_NONE || b->state == BROKER_LOST) {
         return 0;
@@ -205,8 +211,12 @@ broker_events(broker_t *b, int64_t now, fault_t *fault)
 
     ignored = (fault_t) { 0 };
 
-    while (broker_read(&b->draining, &message, &ignored) == CONTROL_MESSAGE) {
-        json_decref(message);
+    for (i = 0; i < BROKER_DRAINING; i++) {
+        while (broker_read(&b->draining[i], &message, &ignored)
+               == CONTROL_MESSAGE)
+        {
+            json_decref(message);
+        }
     }
 
     if (broker_active(b, now, fault) != 0) {
@@ -335,8 +345,7 @@ broker_next(broker_t *b, int64_t now, fault_t *fault)
             return -1;
         }
 
-        control_free(b->draining);
-        b->draining = b->active;
+        broker_drain(b);
         b->active = b->next;
         b->next = NULL;
         b->retry_at = 0;
@@ -445,6 +454,30 @@ broker_retry(broker_t *b, int64_t now)
 }
 
 
+/*
+ * The active connection is an old one from here on.  A worker that leaves has
+ * requests of the task to serve until it closes: another reload must not end
+ * them.  Only the oldest has to go where there are too many.
+ */
+
+static void
+broker_drain(broker_t *b)
+{
+    unsigned  i;
+
+    for (i = 0; i < BROKER_DRAINING - 1 && b->draining[i]; i++) { /* void */ }
+
+    control_free(b->draining[i]);
+
+    while (i > 0) {
+        b->draining[i] = b->draining[i - 1];
+        i--;
+    }
+
+    b->draining[0] = b->active;
+}
+
+
 static int
 broker_lost(broker_t *b)
 {
@@ -452,11 +485,22 @@ broker_lost(broker_t *b)
     b->retry_at = 0;
 
     control_free(b->next);
-    control_free(b->draining);
     b->next = NULL;
-    b->draining = NULL;
+    broker_drop(b);
 
     return -1;
+}
+
+
+static void
+broker_drop(broker_t *b)
+{
+    unsigned  i;
+
+    for (i = 0; i < BROKER_DRAINING; i++) {
+        control_free(b->draining[i]);
+        b->draining[i] = NULL;
+    }
 }
 
 
@@ -570,7 +614,7 @@ broker_free(broker_t *b)
 
     control_free(b->active);
     control_free(b->next);
-    control_free(b->draining);
+    broker_drop(b);
     json_decref(b->task);
 
     *b = (broker_t) { 0 };

@@ -16,7 +16,8 @@
 #include "shared/protocol.h"
 
 
-#define BROKER_POLLFDS      3
+#define BROKER_DRAINING     8       /* kept: reloads in a row, streams */
+#define BROKER_POLLFDS      (2 + BROKER_DRAINING)
 
 
 typedef enum {
@@ -34,7 +35,8 @@ typedef struct {
     const char     *path;
     control_t      *active;
     control_t      *next;               /* that resumes, if any */
-    control_t      *draining;           /* the old one, until it closes */
+    control_t      *draining[BROKER_DRAINING];  /* the old ones, until they
+                                                   close; the newest first */
 
     json_t         *task;               /* the answer to `open` */
     char            task_id[PROTOCOL_ID_LEN + 1];

@@ -199,6 +199,140 @@ subtest 'E-006 twenty workers that crash cost what they had in their hands'
 };
 
 
+# Connections that are kept, on which one request follows the other: where core
+# closes one that is idle, a request that crosses that is lost to any client.
+
+my $keep = <<'END';
+import http.client, json, sys, threading
+port, url = int(sys.argv[1]), sys.argv[2]
+count, over = {}, threading.Event()
+def asks():
+    c = None
+    while not over.wait(0.005):
+        if c is None:
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            what = "opened"
+            count[what] = count.get(what, 0) + 1
+        begun = False
+        try:
+            c.request("GET", url)
+            r = c.getresponse()
+            begun = True
+            r.read()
+            what = str(r.status)
+        except (OSError, http.client.HTTPException):
+            what = "cut" if begun else "lost"
+        if what != "200" or r.will_close:
+            c.close()
+            c = None
+        count[what] = count.get(what, 0) + 1
+threads = [threading.Thread(target=asks) for _ in range(2)]
+[x.start() for x in threads]
+sys.stdin.read()
+over.set()
+[x.join() for x in threads]
+print(json.dumps(count))
+END
+
+subtest 'kept connections bear reloads as they do with an ordinary nginx'
+    => sub {
+    my $plain = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1)
+        ->sockport;
+    my $server = "server { listen 127.0.0.1:$plain; location / { "
+               . "proxy_pass http://127.0.0.1:$port; } }";
+    $b->reload(generation(100, $server));
+
+    my $url = "http://127.0.0.1:$port/echo";
+    my $box = $t->spawn([$t->jail_path, 'run', '--control', $b->control,
+        '--policy', 'analysis', '--stdin', '--', 'python3', '-c', $keep, 8899,
+        $url], pipes => 1, env => { $t->sanitizer_env(0) });
+    my $beside = $t->spawn(['python3', '-c', $keep, $plain, '/echo'],
+                           pipes => 1);
+    asked(10);
+
+    my $reloads = 20;
+    for (1 .. $reloads) {
+        $b->reload;
+        asked(2);
+    }
+    AgentTest::wait_for('the old workers', sub { !$b->leaving });
+    asked(10);
+
+    my $kept = results($box);
+    close $beside->{in};
+    my $ordinary = JSON::PP::decode_json(
+        do { local $/; readline $beside->{out} });
+    waitpid $beside->{pid}, 0;
+    $t->forget($beside->{pid});
+    note 'broker ', JSON::PP::encode_json($kept), ' ordinary ',
+         JSON::PP::encode_json($ordinary);
+
+    cmp_ok($kept->{opened}, '<', $kept->{200},
+           'control: connections are kept');
+    is($kept->{cut} // 0, 0, 'no answer that has begun is cut');
+    is_deeply([grep { !/^(?:200|lost|opened|cut)$/ } keys %$kept], [],
+              'no request is answered wrongly');
+    cmp_ok($kept->{lost}, '<=', 2 * $reloads,
+           'at most one request of a connection is lost by a reload');
+    cmp_ok($ordinary->{lost} // 0, '<=', 2 * $reloads,
+           'control: the same holds for an ordinary nginx');
+};
+
+
+subtest 'an answer that lasts over several reloads comes to its end' => sub {
+    my ($reloads, $n) = (4, 500);
+    my $box = $t->spawn([$t->jail_path, 'run', '--control', $b->control,
+        '--policy', 'analysis', '--stdin', '--', 'python3', '-c', <<'END',
+import http.client, json, sys
+c = http.client.HTTPConnection("127.0.0.1", 8899, timeout=60)
+c.request("GET", sys.argv[1])
+r = c.getresponse()
+try:
+    print(json.dumps({"whole": len(r.read()) > 0}))
+except http.client.HTTPException:
+    print(json.dumps({"cut": 1}))
+END
+        "http://127.0.0.1:$port/stream?n=$n&ms=15"], pipes => 1,
+        env => { $t->sanitizer_env(0) });
+    AgentTest::wait_for('the answer to begin', sub {
+        grep { $_->{path} =~ /stream/ } $b->audit('egress') });
+    my $resumed = 0;
+    for (1 .. $reloads) {
+        my $starts = $b->audit('task_start');
+        $b->reload;
+        AgentTest::wait_for('the box to resume, or to have ended', sub {
+            return $b->audit('task_start') > $starts
+                   || grep { $_->{request} && ($_->{bytes_down} // 0) > $n }
+                      $b->audit('egress_end');
+        });
+    }
+    my $sum = results($box);
+    ok($sum->{whole} && !$sum->{cut}, "it is whole after $reloads reloads");
+};
+
+
+subtest 'boxes go on over stops, starts and a master that is killed' => sub {
+    my @boxes = boxes(2);
+
+    for my $signal (qw(QUIT TERM KILL)) {
+        my $starts = $b->audit('task_start');
+        $b->end($signal);
+        $b->start;
+        AgentTest::wait_for('the boxes to resume', sub {
+            $b->audit('task_start') >= $starts + 2 });
+        asked(10);
+    }
+
+    my $sum = results(@boxes);
+    note JSON::PP::encode_json($sum);
+    cmp_ok($sum->{200}, '>', 20, 'control: boxes asked all the while');
+    cmp_ok($sum->{lost}, '<=', 2 * 2 * 2,
+           'TERM and KILL cost the requests that were being served');
+    is_deeply([grep { !/^(?:200|lost)$/ } keys %$sum], [],
+              'no request was answered wrongly');
+};
+
+
 subtest 'E-006 without a worker no box starts, and none runs on' => sub {
     my ($box) = boxes(1);
     my @workers = $b->workers;
