@@ -18,6 +18,7 @@
  *                names) ngx_agent_main_conf.c (files that http names)
  *                ngx_agent_check.c ngx_agent_allowed.c (the list of nginx's
  *                directives that a broker may have) ngx_agent_variables.c
+ *                ngx_agent_error_log.c (what core logs of boxes)
  *
  *   control/   speaks with launchers
  *                ngx_agent_control.h ngx_agent_listen.c (the socket)
@@ -72,9 +73,9 @@
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
  *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
  *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_usage.c
- *                ngx_agent_refusals.c (shared memory) ngx_agent_policies.c (a
- *                worker's compiled copy) ngx_agent_main_conf.h
- *                ngx_agent_lease.c ngx_agent_state.c
+ *                ngx_agent_refusals.c ngx_agent_logged.c (shared memory)
+ *                ngx_agent_policies.c (a worker's compiled copy)
+ *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
  *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c policy_host.c
@@ -336,7 +337,7 @@ static ngx_http_module_t  ngx_agent_module_ctx = {
     NULL,                                  /* merge server configuration */
 
     ngx_agent_broker_create_loc_conf,      /* create location configuration */
-    NULL                                   /* merge location configuration */
+    ngx_agent_error_log_merge              /* merge location configuration */
 };
 
 
@@ -486,6 +487,7 @@ ngx_agent_broker_init_module(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
+    ngx_agent_error_log_start(amcf);
     ngx_agent_zone_publish(cycle, amcf);
     ngx_agent_audit_file_start(amcf, cycle->log);
     ngx_agent_audit_start(cycle);

@@ -542,6 +542,11 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     audit_line_number(&line, "allowed", (int64_t) view->allowed);
     audit_line_number(&line, "denied", (int64_t) view->denied);
     ngx_agent_counted_keys(&line, view);
+
+    if (view->unlogged) {
+        audit_line_number(&line, "unlogged", (int64_t) view->unlogged);
+    }
+
     audit_line_number(&line, "audit_lines", (int64_t) view->audit_lines + 1);
 
     if (claimed) {

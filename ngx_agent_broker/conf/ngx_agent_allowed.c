@@ -52,6 +52,8 @@ static void ngx_agent_allowed_restore(ngx_cycle_t *cycle,
     ngx_agent_allowed_t *allowed);
 static ngx_uint_t ngx_agent_allowed_inherits(ngx_agent_seen_t *seen,
     ngx_uint_t count, ngx_uint_t i, const char *name);
+static const char *ngx_agent_allowed_missing(ngx_agent_seen_t *seen,
+    ngx_uint_t count, ngx_uint_t i);
 static const ngx_agent_allowed_row_t *ngx_agent_allowed_find(
     const ngx_str_t *name);
 static ngx_uint_t ngx_agent_allowed_words(const ngx_str_t *words,
@@ -70,6 +72,8 @@ static ngx_uint_t ngx_agent_allowed_prefix(const ngx_str_t *words,
     ngx_uint_t count, const char *text);
 static ngx_uint_t ngx_agent_allowed_header(const ngx_str_t *words,
     ngx_uint_t count, const char *text);
+static ngx_uint_t ngx_agent_allowed_logged(const ngx_str_t *words,
+    ngx_uint_t count, const char *text);
 static ngx_uint_t ngx_agent_allowed_format(const ngx_str_t *words,
     ngx_uint_t count, const char *text);
 
@@ -83,6 +87,7 @@ static ngx_uint_t ngx_agent_allowed_format(const ngx_str_t *words,
 #define PREFIX   ngx_agent_allowed_prefix
 #define HEADER   ngx_agent_allowed_header
 #define FORMAT   ngx_agent_allowed_format
+#define LOGGED   ngx_agent_allowed_logged
 
 static const ngx_agent_allowed_row_t  ngx_agent_allowed_rows[] = {
 
@@ -156,7 +161,8 @@ static const ngx_agent_allowed_row_t  ngx_agent_allowed_rows[] = {
 
     /* what is logged of it */
 
-    { "access_log", LITERAL, "a path without a variable" },
+    { "access_log", LOGGED, "off, or a path without a variable and "
+                            "if=$agent_logged" },
     { "error_log", LITERAL, "a path without a variable" },
     { "log_format", FORMAT, "one that escapes: not with escape=none" },
     { "log_not_found", WORDS, "on off" },
@@ -351,6 +357,7 @@ ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     ngx_uint_t                      i;
     ngx_str_t                      *name;
+    const char                     *missing;
     ngx_agent_seen_t               *seen;
     const ngx_agent_allowed_row_t  *row;
 
@@ -367,20 +374,19 @@ ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                     || row->judge(&seen[i].args[1], seen[i].args_count - 1,
                                   row->text)))
         {
-            /* nginx's default has TLSv1 in it, and in 1.22 no TLSv1.3 */
+            missing = ngx_strcmp(row->name, "proxy_pass") == 0
+                      ? ngx_agent_allowed_missing(seen,
+                                            amcf->allowed->seen.nelts, i)
+                      : NULL;
 
-            if (ngx_strcmp(row->name, "proxy_pass") != 0
-                || ngx_agent_allowed_inherits(seen, amcf->allowed->seen.nelts,
-                                              i, "proxy_ssl_protocols"))
-            {
+            if (missing == NULL) {
                 continue;
             }
 
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"proxy_pass\" in the server with "
-                          "\"agent_control\" needs \"proxy_ssl_protocols "
-                          "TLSv1.2 TLSv1.3;\" beside it in %s:%ui",
-                          seen[i].file, seen[i].line);
+                          "\"agent_control\" needs \"%s\" beside it "
+                          "in %s:%ui", missing, seen[i].file, seen[i].line);
 
             return NGX_ERROR;
         }
@@ -424,6 +430,28 @@ ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return NGX_OK;
+}
+
+
+/* A directive whose default is not safe, and which the i-th is without. */
+
+static const char *
+ngx_agent_allowed_missing(ngx_agent_seen_t *seen, ngx_uint_t count,
+    ngx_uint_t i)
+{
+    /* nginx's default has TLSv1 in it, and in 1.22 no TLSv1.3 */
+
+    if (!ngx_agent_allowed_inherits(seen, count, i, "proxy_ssl_protocols")) {
+        return "proxy_ssl_protocols TLSv1.2 TLSv1.3;";
+    }
+
+    /* without one a line has all of the request line, for each request */
+
+    if (!ngx_agent_allowed_inherits(seen, count, i, "access_log")) {
+        return "access_log logs/access.log agent if=$agent_logged;";
+    }
+
+    return NULL;
 }
 
 
@@ -607,6 +635,28 @@ ngx_agent_allowed_header(const ngx_str_t *words, ngx_uint_t count,
 {
     return words[count - 1].len == 0
            && ngx_agent_allowed_words(words, 1, "Host Connection");
+}
+
+
+/* what a box makes the broker log is bounded by its task's log_bytes */
+
+static ngx_uint_t
+ngx_agent_allowed_logged(const ngx_str_t *words, ngx_uint_t count,
+    const char *text)
+{
+    ngx_uint_t  i;
+
+    if (count == 1 && ngx_agent_allowed_words(words, 1, "off")) {
+        return 1;
+    }
+
+    for (i = 1; i < count; i++) {
+        if (ngx_agent_allowed_words(&words[i], 1, "if=$agent_logged")) {
+            return ngx_agent_allowed_literal(words, count, text);
+        }
+    }
+
+    return 0;
 }
 
 

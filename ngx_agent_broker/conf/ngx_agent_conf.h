@@ -51,6 +51,15 @@ char *ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_agent_variables_add(ngx_conf_t *cf);
 
 
+/* ngx_agent_error_log.c */
+
+/* As nginx merges a location: gives it a log of its own. */
+char *ngx_agent_error_log_merge(ngx_conf_t *cf, void *parent, void *child);
+
+/* When all is read: sets the levels of these logs. */
+void ngx_agent_error_log_start(ngx_agent_main_conf_t *amcf);
+
+
 /* ngx_agent_conf.c */
 
 /*

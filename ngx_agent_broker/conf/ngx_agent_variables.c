@@ -13,10 +13,17 @@ typedef enum {
     NGX_AGENT_VAR_REASON,
     NGX_AGENT_VAR_RULE,
     NGX_AGENT_VAR_HOST,
-    NGX_AGENT_VAR_REQUEST
+    NGX_AGENT_VAR_REQUEST,
+    NGX_AGENT_VAR_METHOD,
+    NGX_AGENT_VAR_LOGGED
 } ngx_agent_variable_e;
 
 
+#define NGX_AGENT_METHOD_LOGGED  32
+#define NGX_AGENT_LINE_LOGGED    512
+
+
+static size_t ngx_agent_variables_line(ngx_http_request_t *r);
 static ngx_int_t ngx_agent_variables_get(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
@@ -37,6 +44,11 @@ static ngx_http_variable_t  ngx_agent_variables[] = {
     NGX_AGENT_VARIABLE("agent_rule", NGX_AGENT_VAR_RULE),
     NGX_AGENT_VARIABLE("agent_host", NGX_AGENT_VAR_HOST),
     NGX_AGENT_VARIABLE("agent_request", NGX_AGENT_VAR_REQUEST),
+    NGX_AGENT_VARIABLE("agent_method", NGX_AGENT_VAR_METHOD),
+
+    /* for access_log: "1", or "0" past the task's log_bytes */
+
+    NGX_AGENT_VARIABLE("agent_logged", NGX_AGENT_VAR_LOGGED),
 
       ngx_http_null_variable
 };
@@ -108,6 +120,21 @@ ngx_agent_variables_get(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                ? ctx->target.authority.host : NULL;
         break;
 
+    case NGX_AGENT_VAR_METHOD:
+        text = r->main->method_name.data;
+        len = ngx_min(r->main->method_name.len, NGX_AGENT_METHOD_LOGGED);
+
+        /* of a request that core has refused before its end */
+
+        text = len ? text : NULL;
+        break;
+
+    case NGX_AGENT_VAR_LOGGED:
+        text = (task == NULL
+                || ngx_agent_logged(task, ngx_agent_variables_line(r->main)))
+               ? "1" : "0";
+        break;
+
     default: /* NGX_AGENT_VAR_REQUEST */
         text = (ctx && ctx->request[0]) ? ctx->request : NULL;
         len = sizeof(ctx->request);
@@ -126,4 +153,33 @@ ngx_agent_variables_get(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     v->not_found = 0;
 
     return NGX_OK;
+}
+
+
+/*
+ * What a request's line in access.log may take: what is the same in all, and
+ * what the box has sent, of which a log_format may have any part.  The line is
+ * made after this.
+ */
+
+static size_t
+ngx_agent_variables_line(ngx_http_request_t *r)
+{
+    size_t            size;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    size = NGX_AGENT_LINE_LOGGED + r->request_line.len;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            size += header[i].key.len + header[i].value.len;
+        }
+    }
+
+    return size;
 }

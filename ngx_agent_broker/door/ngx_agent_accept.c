@@ -207,6 +207,7 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_connection_t        *c;
     ngx_pool_cleanup_t      *cln;
     ngx_agent_connection_t  *ac;
+    ngx_http_core_loc_conf_t  *clcf;
 
     ls = &door->ls;
 
@@ -257,7 +258,6 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_memcpy(c->sockaddr, sa, socklen);
 
     *log = ls->log;
-    log->data = NULL;
     log->handler = NULL;
 
     c->recv = ngx_recv;
@@ -267,6 +267,15 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
 
     c->log = log;
     c->pool->log = log;
+
+    /* before there is a request: core sets the same again with it */
+
+    clcf = door->core->ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+    ngx_set_connection_log(c, clcf->error_log);
+
+    ac->logged.connection = c;
+    log->data = &ac->logged;
 
     ac->ls = *ls;
 
@@ -318,6 +327,11 @@ ngx_agent_accept_cleanup(void *data)
     ngx_agent_task_t  *task;
 
     task = ac->task;
+
+    /* what is logged from here on is of no task: this may free it */
+
+    ac->connection->log->handler = NULL;
+    ac->connection->log->data = NULL;
 
     ngx_queue_remove(&ac->queue);
     task->connections_count--;

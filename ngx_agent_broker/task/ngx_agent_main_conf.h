@@ -47,6 +47,7 @@ typedef struct {
 
     size_t                    zone_size;
     ngx_int_t                 tasks;        /* live at once, at most */
+    ngx_array_t               logs;         /* ngx_log_t *, of locations */
     ngx_shm_zone_t           *zone;
     ngx_shm_zone_t           *vault_zone;
     ngx_shm_zone_t           *audit_zone;

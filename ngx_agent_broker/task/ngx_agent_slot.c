@@ -459,6 +459,7 @@ ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
     view->audit_lines = slot->used[BOUND_AUDIT_LINES];
     view->is_over = ngx_agent_zone_is_over(slot);
     view->is_spent = slot->is_spent;
+    view->unlogged = slot->unlogged;
     view->left = slot->expires - ngx_current_msec;
     view->is_overdue = ((ngx_msec_int_t) view->left < 0);
     ngx_memcpy(view->policy, slot->policy, sizeof(view->policy));

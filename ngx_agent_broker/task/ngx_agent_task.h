@@ -92,6 +92,7 @@ typedef struct {
     ngx_uint_t         unfinished;          /* allowed, without an answer */
     ngx_msec_t         pause;               /* of the doors, past refusals */
     ngx_uint_t         is_spent;            /* so far past that it ends */
+    uint64_t           unlogged;            /* lines past log_bytes */
     ngx_uint_t         refusals_count;
     ngx_queue_t        refusals;
 
@@ -117,6 +118,8 @@ typedef struct {
     ngx_uint_t   allowed;
     ngx_uint_t   denied;
     ngx_uint_t   audit_lines;
+
+    uint64_t     unlogged;                  /* lines past log_bytes */
 
     ngx_agent_counted_t  counted[NGX_AGENT_COUNTED];  /* of a freed slot */
 } ngx_agent_slot_view_t;
@@ -197,6 +200,7 @@ struct ngx_agent_task_s {
     ngx_queue_t        connections;         /* ngx_agent_connection_t */
     ngx_uint_t         connections_count;
     ngx_uint_t         connections_max;
+    size_t             logged;              /* of log_bytes, taken before */
     ngx_uint_t         kept;                /* upstream ones that wait */
     void             (*drop)(ngx_agent_task_t *task);  /* closes those */
     void             (*idle)(ngx_agent_task_t *task);
@@ -222,6 +226,7 @@ typedef struct {
     ngx_agent_task_t  *task;
     authority_t        named;               /* by CONNECT; no host: none */
     authority_t        tls_name;            /* judged in the client hello */
+    ngx_http_log_ctx_t logged;              /* by which a log finds the task */
 
     /* of HTTP/1, while ngx_agent_flow.c reads for a request */
 
@@ -347,6 +352,15 @@ ngx_int_t ngx_agent_refusals_spend(ngx_agent_task_t *task);
  * ms; 0: the task is to end.
  */
 ngx_msec_t ngx_agent_refusals_unread(const u_char *id, ngx_uint_t n);
+
+
+/* ngx_agent_logged.c */
+
+/*
+ * A line of so many bytes in a log that is not the audit: 1, it may be written,
+ * and is charged to the task's log_bytes; 0, it is left out.
+ */
+ngx_uint_t ngx_agent_logged(ngx_agent_task_t *task, size_t n);
 
 
 /* ngx_agent_usage.c */

@@ -196,8 +196,11 @@ subtest 'G-021: what is on the list has bounds' => sub {
         ['keepalive_timeout', ['75s 60s', '0'], ['2h', '75s 2h']],
         ['request_pool_size', ['12k'], ['1m']],
         ['server_name', ['broker.internal'], ['~^(a+)+$', '$hostname']],
-        ['access_log', ['logs/a.log', 'off', 'logs/a.log combined'],
-         ['logs/$http_host.log', '/tmp/${uri}']],
+        ['access_log', ['logs/a.log combined if=$agent_logged', 'off',
+          'logs/a.log combined buffer=4k if=$agent_logged flush=1s'],
+         ['logs/a.log', 'logs/a.log combined', 'logs/a.log combined if=$status',
+          'logs/$http_host.log combined if=$agent_logged',
+          '/tmp/${uri} combined if=$agent_logged']],
     );
     for my $case (@cases) {
         my ($name, $good, $bad) = @$case;

@@ -141,7 +141,8 @@ END
 
 my %opt = (dns => $dns, vault => $vault, policy => $policies,
            http => $before_policies,
-           server => 'access_log logs/access.log everything;');
+           server => 'access_log logs/access.log everything '
+                     . 'if=$agent_logged;');
 my $b = $t->broker(%opt, log_level => 'debug');
 
 my %box;
