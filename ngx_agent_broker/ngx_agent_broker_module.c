@@ -72,8 +72,9 @@
  *   task/      knows the live tasks, and what they have used
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
  *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
- *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_usage.c
- *                ngx_agent_refusals.c ngx_agent_logged.c (shared memory)
+ *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_share.c
+ *                ngx_agent_usage.c ngx_agent_refusals.c ngx_agent_logged.c
+ *                (shared memory) ngx_agent_wait.c (in order for a share)
  *                ngx_agent_policies.c (a worker's compiled copy)
  *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
  *
@@ -84,7 +85,7 @@
  *                policy_text.c policy_fields.h policy_fields.c policy_values.h
  *                policy_values.c policy_coder.h policy_coder.c policy_pem.h
  *                policy_pem.c (its text) policy_base.h policy_base.c bounds.h
- *                bounds.c vault.h
+ *                bounds.c rate.h rate.c vault.h
  *                vault.c vault_lines.c vault_internal.h
  *
  *   parse/     reads hostile bytes; no nginx in it
@@ -271,6 +272,8 @@ static ngx_command_t  ngx_agent_commands[] = {
     /* in agent_policy: what the broker does for it */
 
     NGX_AGENT_BOUND("connections", BOUND_CONNECTIONS),
+    NGX_AGENT_DIRECTIVE("rate", NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE12,
+                        ngx_agent_conf_rate, 0),
     NGX_AGENT_BOUND("requests", BOUND_REQUESTS),
     NGX_AGENT_BOUND("handshakes", BOUND_HANDSHAKES),
     NGX_AGENT_BOUND("mints", BOUND_MINTS),

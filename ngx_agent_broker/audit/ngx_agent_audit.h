@@ -77,6 +77,8 @@ typedef struct {
 
 typedef enum {
     NGX_AGENT_UNDECIDED = 0,
+    NGX_AGENT_TURN,                         /* waits for its turn of `rate` */
+    NGX_AGENT_ROOM,                         /* waits for one in flight to end */
     NGX_AGENT_RESOLVING,
     NGX_AGENT_RECORDING,
     NGX_AGENT_ALLOWED,
@@ -90,6 +92,11 @@ struct ngx_agent_ctx_s {
     const char            *why;             /* a constant, or NULL */
 
     ngx_agent_task_t      *task;
+    ngx_agent_connection_t *from;           /* of a request; else NULL */
+    ngx_agent_wait_t       wait;
+    ngx_msec_t             left;            /* ms that it may still wait */
+    unsigned               held:1;          /* it is in flight */
+
     ngx_agent_policies_t  *set;
     const policy_t        *policy;
     const policy_rule_t   *rule;

@@ -7,14 +7,20 @@
 
 #include "conf/ngx_agent_conf.h"
 
+#if (NGX_HTTP_V2)
+#include <ngx_http_v2_module.h>
+#endif
+
 #include <grp.h>
 
 
 #define NGX_AGENT_SYSTEM_FILE_MAX  (1024 * 1024)
+#define NGX_AGENT_STREAMS          32       /* of HTTP/2, a connection */
 #define NGX_AGENT_GROUPS_MAX       64
 
 
 static void ngx_agent_check_binary(ngx_cycle_t *cycle);
+static void ngx_agent_check_streams(ngx_http_core_srv_conf_t *cscf);
 static ngx_http_conf_addr_t *ngx_agent_check_listen(
     ngx_http_core_main_conf_t *cmcf, ngx_http_core_srv_conf_t *cscf);
 static ngx_int_t ngx_agent_check_location(ngx_conf_t *cf,
@@ -364,6 +370,8 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             return NGX_ERROR;
         }
 
+        ngx_agent_check_streams(cscfp[s]);
+
         clcf = cscfp[s]->ctx->loc_conf[ngx_http_core_module.ctx_index];
 
         if (ngx_agent_check_location(cf, ascf, clcf) != NGX_OK) {
@@ -386,6 +394,25 @@ ngx_agent_check_servers(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * Streams beyond this wait in the client, which is told the number; a box has
+ * its requests in flight bounded by its policy.
+ */
+
+static void
+ngx_agent_check_streams(ngx_http_core_srv_conf_t *cscf)
+{
+#if (NGX_HTTP_V2)
+    ngx_http_v2_srv_conf_t  *h2scf;
+
+    h2scf = cscf->ctx->srv_conf[ngx_http_v2_module.ctx_index];
+
+    h2scf->concurrent_streams = ngx_min(h2scf->concurrent_streams,
+                                        NGX_AGENT_STREAMS);
+#endif
 }
 
 

@@ -426,6 +426,40 @@ ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
+/* rate Nr/s [burst=N] */
+
+char *
+ngx_agent_conf_rate(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    char        why[128];
+    uint64_t   *bounds;
+    ngx_str_t   wrong, *value;
+
+    value = cf->args->elts;
+    bounds = amcf->policy->bounds;
+
+    if (bound_parse_rate((char *) value[1].data,
+                         cf->args->nelts == 3 ? (char *) value[2].data : NULL,
+                         &bounds[BOUND_RATE], &bounds[BOUND_BURST],
+                         (const char **) &wrong.data)
+        == 0)
+    {
+        return NGX_CONF_OK;
+    }
+
+    wrong.len = ngx_strlen(wrong.data);
+
+    (void) snprintf(why, sizeof(why),
+                    "write \"rate Nr/s burst=N;\" with from 1 to %llu "
+                    "requests a second and from 1 to %llu at once",
+                    (unsigned long long) bound_table[BOUND_RATE].max,
+                    (unsigned long long) bound_table[BOUND_BURST].max);
+
+    return ngx_agent_conf_invalid(cf, cmd, &wrong, why);
+}
+
+
 /* audit_budget LINES BYTES */
 
 char *

@@ -90,6 +90,8 @@ char *ngx_agent_conf_writable(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_bound(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
+char *ngx_agent_conf_rate(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,

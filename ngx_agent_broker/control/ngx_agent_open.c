@@ -420,8 +420,15 @@ ngx_agent_open_doors(ngx_agent_launcher_t *l)
 
     task->netns = netns;
 
+    ngx_agent_wait_init(task);
+
+    if (ngx_agent_slot_join(task) != NGX_OK) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_TASK_UNKNOWN,
+                                  "the task has ended");
+        return NGX_DECLINED;
+    }
+
     if (ngx_agent_slot_view(task->id, &view) == NGX_OK) {
-        task->connections_max = view.connections;
         l->expires = ngx_time() + (time_t) (view.left + 999) / 1000;
     }
 

@@ -21,7 +21,10 @@
 #define NGX_AGENT_ACCEPT_PAUSE   500    /* ms, when descriptors run out */
 
 
-static ngx_uint_t ngx_agent_accept_room(ngx_agent_task_t *task);
+static void ngx_agent_accept_admit(ngx_agent_connection_t *ac);
+static void ngx_agent_accept_waited(ngx_agent_wait_t *w);
+static void ngx_agent_accept_resume(ngx_agent_task_t *task);
+static ngx_msec_t ngx_agent_accept_age(ngx_socket_t s);
 static void ngx_agent_accept_pause(ngx_agent_task_t *task, ngx_uint_t pause);
 static void ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ngx_sockaddr_t *sa, socklen_t socklen);
@@ -32,7 +35,7 @@ void
 ngx_agent_accept(ngx_event_t *rev)
 {
     ngx_err_t          err;
-    ngx_uint_t         i, n, room;
+    ngx_uint_t         i, n, room, is_empty;
     ngx_agent_door_t  *door;
     ngx_connection_t  *lc;
 
@@ -61,13 +64,19 @@ ngx_agent_accept(ngx_event_t *rev)
         return;
     }
 
-    err = 0;
-    room = ngx_agent_accept_room(door->task);
+    if (door->task->paused) {               /* since this pass began */
 
-    if (room == 0) {
-        ngx_agent_accept_pause(door->task, 1);
+        if (rev->active) {
+            (void) ngx_del_event(rev, NGX_READ_EVENT, 0);
+        }
+
         return;
     }
+
+    err = 0;
+    is_empty = 0;
+    room = ngx_agent_share_room(door->task, NGX_AGENT_HELD_CONNECTIONS);
+    room = ngx_max(room, 1);
 
     ngx_agent_given_interrupt(1);
 
@@ -88,8 +97,11 @@ ngx_agent_accept(ngx_event_t *rev)
 
     switch (err) {
 
-    case 0:
     case NGX_EAGAIN:
+        is_empty = 1;
+        break;
+
+    case 0:
     case NGX_ECONNABORTED:
         break;
 
@@ -119,39 +131,104 @@ ngx_agent_accept(ngx_event_t *rev)
                                     accepted[i].socklen);
     }
 
+    /* what comes from here on is accepted at once */
+
+    if (is_empty) {
+        door->is_late = 0;
+    }
+
+    if (!ngx_queue_empty(&door->task->waits[NGX_AGENT_WAIT_CONNECTION])) {
+        ngx_agent_accept_pause(door->task, 1);
+    }
+
     ngx_agent_task_release(door->task);
 }
 
 
 /*
- * How many more connections the task may have.  At its bound, one of its
- * connections that is idle between two requests is closed, as core does when
- * its connections run out; if none is idle, new ones wait in the queue.
+ * Lets the connection in, if its task may have one more, and if it is the
+ * task's turn: what comes in costs as much as a request, and its first one is
+ * paid with it.  Else it waits, and the doors with it: those behind it are in
+ * the kernel's queue, unread.
  */
 
-static ngx_uint_t
-ngx_agent_accept_room(ngx_agent_task_t *task)
+static void
+ngx_agent_accept_admit(ngx_agent_connection_t *ac)
 {
-    ngx_queue_t             *q;
-    ngx_connection_t        *c;
+    ngx_msec_t  left;
+
+    left = NGX_AGENT_WAIT_MAX;
+
+    if (ac->door->is_late) {
+        left -= ngx_agent_accept_age(ac->connection->fd);
+    }
+
+    ac->wait.handler = ngx_agent_accept_waited;
+    ac->wait.data = ac;
+    ac->waited = NGX_AGENT_WAIT_MAX - left;
+
+    if (ngx_agent_wait(&ac->wait, ac->task, NGX_AGENT_WAIT_CONNECTION, left)
+        == NGX_OK)
+    {
+        ac->held = 1;
+        ac->paid = 1;
+        ac->door->ls.handler(ac->connection);
+    }
+}
+
+
+static void
+ngx_agent_accept_waited(ngx_agent_wait_t *w)
+{
+    ngx_agent_task_t        *task;
     ngx_agent_connection_t  *ac;
 
-    if (task->connections_count < task->connections_max) {
-        return task->connections_max - task->connections_count;
+    ac = w->data;
+    task = ac->task;
+
+    ac->waited += ngx_current_msec - w->began;
+
+    if (w->rc == NGX_OK) {
+        ac->held = 1;
+        ac->paid = 1;
+        ac->door->ls.handler(ac->connection);
+
+    } else {
+        ngx_agent_first_bytes_late(ac, ngx_agent_wait_reason(w));
     }
 
-    ngx_agent_queue_each(q, &task->connections) {
-        ac = ngx_queue_data(q, ngx_agent_connection_t, queue);
-        c = ac->connection;
+    ngx_agent_accept_resume(task);
+}
 
-        if (c->idle && c->reusable) {
-            c->close = 1;
-            c->read->handler(c->read);
-            break;
-        }
+
+/* When none waits that was accepted, the doors accept again. */
+
+static void
+ngx_agent_accept_resume(ngx_agent_task_t *task)
+{
+    if (task->paused && !task->ended
+        && ngx_queue_empty(&task->waits[NGX_AGENT_WAIT_CONNECTION]))
+    {
+        ngx_agent_accept_pause(task, 0);
+    }
+}
+
+
+/* How long the connection, or what it sent last, was in the kernel, in ms. */
+
+static ngx_msec_t
+ngx_agent_accept_age(ngx_socket_t s)
+{
+    socklen_t        len;
+    struct tcp_info  info;
+
+    len = sizeof(struct tcp_info);
+
+    if (getsockopt(s, IPPROTO_TCP, TCP_INFO, &info, &len) == -1) {
+        return 0;
     }
 
-    return task->connections_count < task->connections_max ? 1 : 0;
+    return ngx_min(info.tcpi_last_data_recv, NGX_AGENT_WAIT_MAX);
 }
 
 
@@ -179,6 +256,7 @@ ngx_agent_accept_pause(ngx_agent_task_t *task, ngx_uint_t pause)
         }
 
         if (pause) {
+            task->doors[i].is_late = 1;
 
             if (c->read->active) {
                 (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
@@ -298,6 +376,7 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
     ac->connection = c;
     ac->door = door;
     ac->task = door->task;
+    ac->since = ngx_current_msec;
     door->task->references++;
     ngx_queue_insert_tail(&door->task->connections, &ac->queue);
     door->task->connections_count++;
@@ -315,7 +394,7 @@ ngx_agent_accept_connection(ngx_agent_door_t *door, ngx_socket_t s,
                    (ngx_uint_t) door->port, (size_t) PROTOCOL_ID_LEN,
                    door->task->id, &c->addr_text);
 
-    ls->handler(c);
+    ngx_agent_accept_admit(ac);
 }
 
 
@@ -336,9 +415,14 @@ ngx_agent_accept_cleanup(void *data)
     ngx_queue_remove(&ac->queue);
     task->connections_count--;
 
-    if (task->paused && !task->ended) {
-        ngx_agent_accept_pause(task, 0);
+    ngx_agent_wait_leave(&ac->wait);
+
+    if (ac->held) {
+        ngx_agent_share_give(task, NGX_AGENT_HELD_CONNECTIONS);
+        ngx_agent_wait_wake(task);
     }
+
+    ngx_agent_accept_resume(task);
 
     if (task->idle && ngx_queue_empty(&task->connections)) {
         task->idle(task);

@@ -57,6 +57,13 @@ ngx_uint_t ngx_agent_unread(ngx_event_t *rev);
 /* The handler of a new connection, until its first bytes are read. */
 void ngx_agent_first_bytes(ngx_connection_t *c);
 
+/*
+ * Answers a connection that has waited for too long, by what it has sent, and
+ * closes it.
+ */
+void ngx_agent_first_bytes_late(ngx_agent_connection_t *ac,
+    ngx_agent_reason_e reason);
+
 
 /* ngx_agent_tunnel.c */
 

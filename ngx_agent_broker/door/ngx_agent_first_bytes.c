@@ -20,6 +20,7 @@
 
 
 #define NGX_AGENT_HEAD_MAX     4096         /* of a CONNECT */
+#define NGX_AGENT_DRAIN_MAX    (1024 * 1024)  /* read before a last answer */
 
 #define NGX_AGENT_TLS_BYTE     0x16         /* RFC 8446 section 5.1 */
 
@@ -28,9 +29,14 @@
 
 static void ngx_agent_first_bytes_wait(ngx_connection_t *c);
 static void ngx_agent_first_bytes_read(ngx_event_t *rev);
-static void ngx_agent_first_bytes_again(ngx_event_t *rev);
+static void ngx_agent_first_bytes_again(ngx_event_t *rev, ngx_uint_t begun);
 static void ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac);
-static void ngx_agent_first_bytes_turn(ngx_event_t *rev);
+static void ngx_agent_first_bytes_waited(ngx_agent_wait_t *w);
+static void ngx_agent_first_bytes_waiting(ngx_event_t *rev);
+static void ngx_agent_first_bytes_alert(ngx_agent_connection_t *ac,
+    ngx_agent_reason_e reason);
+static void ngx_agent_first_bytes_target(ngx_agent_ctx_t *ctx, u_char *head,
+    size_t len);
 static void ngx_agent_first_bytes_http(ngx_agent_connection_t *ac,
     ngx_uint_t tls);
 static void ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac,
@@ -40,6 +46,8 @@ static ngx_agent_reason_e ngx_agent_first_bytes_judge(
     size_t len, const char **why);
 static void ngx_agent_first_bytes_answer(ngx_connection_t *c,
     ngx_agent_reason_e reason, ngx_str_t *body);
+static void ngx_agent_first_bytes_end(ngx_connection_t *c, const u_char *text,
+    size_t len);
 
 
 void
@@ -92,7 +100,7 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
                             MSG_PEEK|MSG_DONTWAIT);
 
     if (n == -1 && ngx_socket_errno == NGX_EAGAIN && !rev->timedout) {
-        ngx_agent_first_bytes_again(rev);
+        ngx_agent_first_bytes_again(rev, 0);
         return;
     }
 
@@ -137,7 +145,7 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
             ngx_agent_first_bytes_http(ac, 0);  /* nothing more is to come */
 
         } else {
-            ngx_agent_first_bytes_again(rev);
+            ngx_agent_first_bytes_again(rev, 1);
         }
 
         return;
@@ -148,12 +156,17 @@ ngx_agent_first_bytes_read(ngx_event_t *rev)
 }
 
 
-/* Waits for more bytes (events are edge-triggered: only new ones wake us). */
+/*
+ * Waits for more bytes (events are edge-triggered: only new ones wake us).
+ * Once some have come, the connection is not idle.
+ */
 
 static void
-ngx_agent_first_bytes_again(ngx_event_t *rev)
+ngx_agent_first_bytes_again(ngx_event_t *rev, ngx_uint_t begun)
 {
     rev->ready = 0;
+
+    ngx_reusable_connection((ngx_connection_t *) rev->data, !begun);
 
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         ngx_http_close_connection(rev->data);
@@ -166,38 +179,175 @@ ngx_agent_first_bytes_again(ngx_event_t *rev)
 static void
 ngx_agent_first_bytes_tls(ngx_agent_connection_t *ac)
 {
-    ngx_msec_t    wait;
     ngx_event_t  *rev;
 
-    wait = ngx_agent_usage_handshake(ac->task->id);
+    ac->wait.handler = ngx_agent_first_bytes_waited;
+    ac->wait.data = ac;
 
-    if (wait == 0) {
+    if (ngx_agent_wait(&ac->wait, ac->task, NGX_AGENT_WAIT_HANDSHAKE,
+                       NGX_AGENT_WAIT_MAX - ac->waited)
+        == NGX_OK)
+    {
         ngx_agent_first_bytes_http(ac, 1);
         return;
     }
-
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ac->connection->log, 0,
-                   "agent: handshake waits %M ms", wait);
 
     rev = ac->connection->read;
 
     ngx_reusable_connection(ac->connection, 0);
 
-    rev->handler = ngx_agent_first_bytes_turn;
-    ngx_add_timer(rev, wait);
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
+    }
+
+    rev->handler = ngx_agent_first_bytes_waiting;
+}
+
+
+/* More bytes of the hello, which is still only peeked at. */
+
+static void
+ngx_agent_first_bytes_waiting(ngx_event_t *rev)
+{
+    /* void */
 }
 
 
 static void
-ngx_agent_first_bytes_turn(ngx_event_t *rev)
+ngx_agent_first_bytes_waited(ngx_agent_wait_t *w)
 {
-    if (!rev->timedout) {
-        return;                             /* more bytes of the hello */
+    ngx_agent_connection_t  *ac;
+
+    ac = w->data;
+
+    if (w->rc != NGX_OK) {
+        ngx_agent_first_bytes_alert(ac, ngx_agent_wait_reason(w));
+        return;
     }
 
-    rev->timedout = 0;
+    ac->waited += ngx_current_msec - w->began;
 
-    ngx_agent_first_bytes_http(ngx_agent_task_connection(rev->data), 1);
+    ngx_agent_first_bytes_http(ac, 1);
+}
+
+
+/* TLS has no answer with a reason before it has begun. */
+
+static void
+ngx_agent_first_bytes_alert(ngx_agent_connection_t *ac,
+    ngx_agent_reason_e reason)
+{
+    ngx_connection_t  *c;
+
+    /* fatal, access_denied: RFC 8446 section 6 */
+
+    static const u_char  alert[] = { 21, 3, 3, 0, 2, 2, 49 };
+
+    c = ac->connection;
+
+    ngx_agent_counted(ac->task->id,
+                      reason == NGX_AGENT_REASON_RATE
+                      ? NGX_AGENT_COUNTED_RATE
+                      : reason == NGX_AGENT_REASON_CONNECTIONS
+                        ? NGX_AGENT_COUNTED_CONNECTIONS
+                        : NGX_AGENT_COUNTED_HANDSHAKES,
+                      ac->named.host, ac->named.host_len);
+
+    ngx_agent_first_bytes_end(c, alert, sizeof(alert));
+}
+
+
+void
+ngx_agent_first_bytes_late(ngx_agent_connection_t *ac,
+    ngx_agent_reason_e reason)
+{
+    u_char             head[NGX_AGENT_HEAD_MAX];
+    ssize_t            n;
+    ngx_str_t          body;
+    ngx_agent_ctx_t   *ctx;
+    ngx_connection_t  *c;
+
+    c = ac->connection;
+
+    n = recv(c->fd, head, sizeof(head), MSG_PEEK|MSG_DONTWAIT);
+
+    if (n <= 0) {
+        ngx_http_close_connection(c);       /* nothing was asked for */
+        return;
+    }
+
+    if (ac->door->kind == NGX_AGENT_DOOR_DNS_TCP
+        || (ac->door->kind == NGX_AGENT_DOOR_WEB
+            && head[0] == NGX_AGENT_TLS_BYTE))
+    {
+        ngx_agent_first_bytes_alert(ac, reason);
+        return;
+    }
+
+    ctx = ngx_agent_decide_begin(c->pool, ac->task);
+
+    if (ctx) {
+        ngx_agent_first_bytes_target(ctx, head, n);
+    }
+
+    if (ctx == NULL
+        || ngx_agent_refuse_record(c->pool, ctx, reason, NULL, &body)
+           != NGX_OK)
+    {
+        ngx_http_close_connection(c);
+        return;
+    }
+
+    ngx_agent_first_bytes_answer(c, reason, &body);
+}
+
+
+/* What a request of which this has come asks for, as far as can be seen. */
+
+static void
+ngx_agent_first_bytes_target(ngx_agent_ctx_t *ctx, u_char *head, size_t len)
+{
+    u_char      *p, *end, *last;
+    connect_t    request;
+    const char  *why;
+
+    if (len > CONNECT_METHOD_LEN
+        && ngx_memcmp(head, CONNECT_METHOD, CONNECT_METHOD_LEN) == 0)
+    {
+        (void) connect_parse(head, len, &request, &why);
+
+        ctx->target.authority = request.authority;
+        ctx->target.method = (u_char *) "CONNECT";
+        ctx->target.method_len = sizeof("CONNECT") - 1;
+        return;
+    }
+
+    last = head + len;
+    end = ngx_strlchr(head, last, LF);
+
+    if (end == NULL) {
+        return;
+    }
+
+    ctx->line.data = head;
+    ctx->line.len = end - head - (end > head && end[-1] == CR);
+
+    for (p = end + 1; p + 5 < last && ctx->host.data == NULL; p = end + 1) {
+
+        end = ngx_strlchr(p, last, LF);
+
+        if (end == NULL) {
+            break;
+        }
+
+        if (ngx_strncasecmp(p, (u_char *) "host:", 5) == 0) {
+            ctx->host.data = p + 5 + (p[5] == ' ');
+            ctx->host.len = end - ctx->host.data - (end[-1] == CR);
+        }
+    }
+
+    (void) target_parse(ctx->line.data, ctx->line.len, ctx->host.data,
+                        ctx->host.len, &ctx->target, &why);
 }
 
 
@@ -349,7 +499,7 @@ static void
 ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
     ngx_str_t *body)
 {
-    u_char      *p, *last, *text, drain[NGX_AGENT_HEAD_MAX];
+    u_char      *p, *last, *text;
     size_t       size;
     ngx_uint_t   status;
 
@@ -358,31 +508,57 @@ ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
 
     text = ngx_pnalloc(c->pool, size);
 
-    if (text) {
-        last = text + size;
-
-        p = ngx_slprintf(text, last,
-                         "HTTP/1.1 %ui %s" CRLF
-                         "Content-Type: application/json" CRLF
-                         "Content-Length: %uz" CRLF
-                         "X-Agent-Broker: %s" CRLF
-                         "Connection: close" CRLF CRLF "%V",
-                         status, status == 403 ? "Forbidden"
-                                 : status == 400 ? "Bad Request"
-                                 : status == 503 ? "Service Unavailable"
-                                                 : "Internal Server Error",
-                         body->len, status == 403 ? "denied" : "failed",
-                         body);
-
-        /*
-         * The peeked bytes are read first: closing a socket with unread bytes
-         * resets it, and the client would not see the answer.
-         */
-
-        (void) recv(c->fd, drain, sizeof(drain), MSG_DONTWAIT);
-        (void) c->send(c, text, p - text);
-        (void) shutdown(c->fd, SHUT_WR);
+    if (text == NULL) {
+        ngx_http_close_connection(c);
+        return;
     }
+
+    last = text + size;
+
+    p = ngx_slprintf(text, last,
+                     "HTTP/1.1 %ui %s" CRLF
+                     "Content-Type: application/json" CRLF
+                     "Content-Length: %uz" CRLF
+                     "X-Agent-Broker: %s" CRLF
+                     "%s"
+                     "Connection: close" CRLF CRLF "%V",
+                     status, status == 403 ? "Forbidden"
+                             : status == 400 ? "Bad Request"
+                             : status == 429 ? "Too Many Requests"
+                             : status == 503 ? "Service Unavailable"
+                                             : "Internal Server Error",
+                     body->len, status == 403 ? "denied" : "failed",
+                     ngx_agent_refuse_waited(reason)
+                     ? "Retry-After: 1" CRLF : "",
+                     body);
+
+    ngx_agent_first_bytes_end(c, text, p - text);
+}
+
+
+/*
+ * The last bytes to the box.  What it has sent is read first: closing a socket
+ * with unread bytes resets it, and the client would not see them.
+ */
+
+static void
+ngx_agent_first_bytes_end(ngx_connection_t *c, const u_char *text, size_t len)
+{
+    u_char      drain[16384];
+    size_t      left;
+    ssize_t     n;
+
+    for (left = NGX_AGENT_DRAIN_MAX; left > sizeof(drain); left -= n) {
+
+        n = recv(c->fd, drain, sizeof(drain), MSG_DONTWAIT);
+
+        if (n <= 0) {
+            break;
+        }
+    }
+
+    (void) c->send(c, (u_char *) text, len);
+    (void) shutdown(c->fd, SHUT_WR);
 
     ngx_http_close_connection(c);
 }

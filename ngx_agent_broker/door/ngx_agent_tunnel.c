@@ -20,6 +20,8 @@ static void ngx_agent_tunnel_hello(ngx_event_t *rev);
 static void ngx_agent_tunnel_refuse(ngx_agent_tunnel_t *t,
     ngx_agent_reason_e reason, const char *why);
 static void ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t);
+static void ngx_agent_tunnel_waited(ngx_agent_wait_t *w);
+static void ngx_agent_tunnel_resolve(ngx_agent_tunnel_t *t);
 static void ngx_agent_tunnel_waiting(ngx_event_t *ev);
 static void ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx);
 static void ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t);
@@ -156,8 +158,45 @@ ngx_agent_tunnel_refuse(ngx_agent_tunnel_t *t, ngx_agent_reason_e reason,
 }
 
 
+/* A tunnel is a request in flight as long as it lives. */
+
 static void
 ngx_agent_tunnel_begin(ngx_agent_tunnel_t *t)
+{
+    t->ctx->left = NGX_AGENT_WAIT_MAX - t->ac->waited;
+
+    if (ngx_agent_decide_room(t->ctx, NGX_AGENT_WAIT_REQUEST,
+                              ngx_agent_tunnel_waited)
+        == NGX_OK)
+    {
+        ngx_agent_tunnel_resolve(t);
+        return;
+    }
+
+    t->down->read->handler = ngx_agent_tunnel_waiting;
+}
+
+
+static void
+ngx_agent_tunnel_waited(ngx_agent_wait_t *w)
+{
+    ngx_agent_ctx_t  *ctx;
+
+    ctx = w->data;
+
+    if (w->rc != NGX_OK) {
+        ngx_agent_tunnel_refuse(ctx->owner, ngx_agent_wait_reason(w), NULL);
+        return;
+    }
+
+    ctx->held = 1;
+
+    ngx_agent_tunnel_resolve(ctx->owner);
+}
+
+
+static void
+ngx_agent_tunnel_resolve(ngx_agent_tunnel_t *t)
 {
     ngx_int_t           rc;
     ngx_agent_reason_e  reason;
@@ -390,6 +429,7 @@ ngx_agent_tunnel_cleanup(void *data)
     ngx_agent_tunnel_t *t = data;
 
     ngx_agent_resolve_cancel(t->ctx);
+    ngx_agent_decide_leave(t->ctx);
 
     ngx_agent_live_remove(t->ctx);
     ngx_agent_flow_end(t->ctx);

@@ -1,5 +1,7 @@
 /* The table of bounds. */
 
+#include <string.h>
+
 #include "jail/shared/limits.h"
 #include "policy/bounds.h"
 
@@ -14,6 +16,8 @@ const bound_t  bound_table[BOUND_COUNT] = {
 
     [BOUND_CONNECTIONS] = { "connections", 65535, 64,
                             "connections at once", false },
+    [BOUND_RATE] = { "rate", 100000, 200, "requests a second", false },
+    [BOUND_BURST] = { "burst", 1000000, 400, "requests at once", false },
     [BOUND_REQUESTS] = { "requests", 1000000000, 10000, "requests",
                          false },
     [BOUND_HANDSHAKES] = { "handshakes", 100000, 200,
@@ -89,4 +93,39 @@ bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value)
     *value = v;
 
     return 0;
+}
+
+
+int
+bound_parse_rate(const char *rate, const char *burst, uint64_t *per_second,
+    uint64_t *at_once, const char **wrong)
+{
+    size_t  n;
+
+    static const char  unit[] = "r/s";
+    static const char  key[] = "burst=";
+
+    *wrong = rate;
+
+    n = strlen(rate);
+
+    if (n < sizeof(unit) || strcmp(rate + n - (sizeof(unit) - 1), unit) != 0
+        || bound_parse(BOUND_RATE, rate, n - (sizeof(unit) - 1), per_second)
+           != 0)
+    {
+        return -1;
+    }
+
+    if (burst == NULL) {
+        *at_once = 2 * *per_second;
+        return 0;
+    }
+
+    *wrong = burst;
+
+    n = sizeof(key) - 1;
+
+    return strncmp(burst, key, n) == 0
+           && bound_parse(BOUND_BURST, burst + n, strlen(burst + n), at_once)
+              == 0 ? 0 : -1;
 }

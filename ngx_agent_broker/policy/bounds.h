@@ -11,7 +11,10 @@
 
 
 typedef enum {
-    BOUND_CONNECTIONS = 0,      /* at once; more wait in the queue */
+    BOUND_CONNECTIONS = 0,      /* of a box, and requests in flight: each at
+                                   once; more wait */
+    BOUND_RATE,                 /* requests a second; more wait */
+    BOUND_BURST,                /* of these at once */
     BOUND_REQUESTS,             /* allowed ones, in total */
     BOUND_HANDSHAKES,           /* a second; more are delayed */
     BOUND_MINTS,                /* leaf certificates signed, in total */
@@ -31,7 +34,8 @@ typedef enum {
 
 typedef struct {
     const char  *directive;     /* in agent_policy, and the key in JSON; the
-                                   two of the audit: `audit_budget` */
+                                   two of the audit: `audit_budget`, and
+                                   the burst: `rate` */
     uint64_t     max;           /* from 1 */
     uint64_t     standard;      /* the default; 0: from the others */
     const char  *unit;          /* for messages */
@@ -53,3 +57,10 @@ void bounds_complete(uint64_t values[BOUND_COUNT]);
 
 /* A count in canonical decimal, or a size, within its limits: 0, or -1. */
 int bound_parse(bound_id_t id, const char *text, size_t n, uint64_t *value);
+
+/*
+ * "200r/s", and "burst=400", or NULL: twice the rate.  0, or -1 with the word
+ * that is wrong in *wrong.
+ */
+int bound_parse_rate(const char *rate, const char *burst, uint64_t *per_second,
+    uint64_t *at_once, const char **wrong);

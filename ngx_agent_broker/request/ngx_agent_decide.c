@@ -1,8 +1,8 @@
 /*
  * The verdict on one request.  The order is fixed:
  *
- *   malformed, task, host, port, method, path, bounds, addresses, the audit
- *   line
+ *   turn, malformed, task, host, port, method, path, room, bounds, addresses,
+ *   the audit line
  *
  * and only then can an upstream be dialled.  The handler is in the preaccess
  * phase, which `satisfy` cannot skip; ngx_agent_upstream.c dials nothing for a
@@ -15,12 +15,19 @@
 #include "request/ngx_agent_request.h"
 
 
+static ngx_int_t ngx_agent_decide_turn(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_decide_target(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
 static target_error_t ngx_agent_decide_door(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx, const char **why);
 static ngx_int_t ngx_agent_decide_rule(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_decide_bound(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx);
+static ngx_int_t ngx_agent_decide_wait(ngx_http_request_t *r,
+    ngx_agent_ctx_t *ctx, ngx_agent_state_e state);
+static void ngx_agent_decide_waited(ngx_agent_wait_t *w);
 static void ngx_agent_decide_resume(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_decide_addresses(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
@@ -34,6 +41,7 @@ ngx_agent_decide(ngx_http_request_t *r)
 {
     ngx_agent_ctx_t       *ctx;
     ngx_agent_task_t      *task;
+    ngx_http_cleanup_t    *cln;
     ngx_agent_srv_conf_t  *ascf;
 
     ascf = ngx_http_get_module_srv_conf(r, ngx_agent_broker_module);
@@ -52,9 +60,14 @@ ngx_agent_decide(ngx_http_request_t *r)
     if (ctx == NULL) {
 
         ctx = ngx_agent_decide_begin(r->pool, task);
-        if (ctx == NULL) {
+        cln = ngx_http_cleanup_add(r, 0);
+
+        if (ctx == NULL || cln == NULL) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
+
+        cln->handler = ngx_agent_decide_cleanup;
+        cln->data = ctx;
 
         ngx_http_set_ctx(r, ctx, ngx_agent_broker_module);
     }
@@ -62,7 +75,23 @@ ngx_agent_decide(ngx_http_request_t *r)
     switch (ctx->state) {
 
     case NGX_AGENT_UNDECIDED:
+        return ngx_agent_decide_turn(r, ctx);
+
+    case NGX_AGENT_TURN:
+
+        if (ctx->wait.queue.next) {
+            return NGX_DONE;
+        }
+
         return ngx_agent_decide_target(r, ctx);
+
+    case NGX_AGENT_ROOM:
+
+        if (ctx->wait.queue.next) {
+            return NGX_DONE;
+        }
+
+        return ngx_agent_decide_bound(r, ctx);
 
     case NGX_AGENT_RESOLVING:
 
@@ -276,6 +305,112 @@ ngx_agent_decide_find(const policy_t *policy, const authority_t *name,
 }
 
 
+/*
+ * Each request takes a turn of `rate`, but for the first of a connection, which
+ * took it when it was accepted.
+ */
+
+static ngx_int_t
+ngx_agent_decide_turn(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_agent_connection_t  *ac;
+
+    ac = ngx_agent_task_connection(r->connection);
+
+    ac->requests++;
+    ctx->from = ac;
+    ctx->http = r;
+
+    ctx->left = NGX_AGENT_WAIT_MAX - ac->waited;
+    ac->waited = 0;
+
+#if (NGX_HTTP_V2)
+    ctx->wait.is_stream = (r->stream != NULL);
+    ac->has_streams = ctx->wait.is_stream;
+#endif
+
+    if (ac->paid) {
+        ac->paid = 0;
+
+    } else if (ngx_agent_decide_room(ctx, NGX_AGENT_WAIT_RATE,
+                                     ngx_agent_decide_waited)
+               == NGX_AGAIN)
+    {
+        return ngx_agent_decide_wait(r, ctx, NGX_AGENT_TURN);
+    }
+
+    return ngx_agent_decide_target(r, ctx);
+}
+
+
+ngx_int_t
+ngx_agent_decide_room(ngx_agent_ctx_t *ctx, ngx_agent_wait_e kind,
+    void (*handler)(ngx_agent_wait_t *w))
+{
+    ngx_int_t  rc;
+
+    ctx->wait.handler = handler;
+    ctx->wait.data = ctx;
+
+    rc = ngx_agent_wait(&ctx->wait, ctx->task, kind, ctx->left);
+
+    if (rc == NGX_OK) {
+        ctx->wait.rc = NGX_OK;
+        ctx->held = (kind == NGX_AGENT_WAIT_REQUEST);
+    }
+
+    return rc;
+}
+
+
+void
+ngx_agent_decide_leave(ngx_agent_ctx_t *ctx)
+{
+    ngx_agent_wait_leave(&ctx->wait);
+
+    if (ctx->held) {
+        ctx->held = 0;
+        ngx_agent_share_give(ctx->task, NGX_AGENT_HELD_REQUESTS);
+        ngx_agent_wait_wake(ctx->task);
+    }
+}
+
+
+/* The request stays where it is; a client that goes meanwhile is noticed. */
+
+static ngx_int_t
+ngx_agent_decide_wait(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
+    ngx_agent_state_e state)
+{
+    ctx->state = state;
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_agent_decide_waited(ngx_agent_wait_t *w)
+{
+    ngx_msec_t        waited;
+    ngx_agent_ctx_t  *ctx;
+
+    ctx = w->data;
+
+    waited = ngx_current_msec - w->began;
+    ctx->left -= ngx_min(ctx->left, waited);
+    ctx->held = (w->kind == NGX_AGENT_WAIT_REQUEST && w->rc == NGX_OK);
+
+    ngx_agent_decide_resume(ctx);
+}
+
+
 static ngx_int_t
 ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
@@ -312,6 +447,10 @@ ngx_agent_decide_target(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                    (size_t) PROTOCOL_ID_LEN, ctx->task->id,
                    ctx->target.authority.host,
                    (ngx_uint_t) ctx->target.authority.port);
+
+    if (ctx->state == NGX_AGENT_TURN && ctx->wait.rc != NGX_OK) {
+        return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RATE, NULL);
+    }
 
     if (err != TARGET_OK) {
         return ngx_agent_refuse(r, ctx, err == TARGET_MISMATCH
@@ -403,18 +542,7 @@ ngx_agent_decide_door(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 static ngx_int_t
 ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ngx_int_t                rc;
-    ngx_agent_reason_e       reason;
-    ngx_http_cleanup_t      *cln;
-    ngx_agent_connection_t  *ac;
-
-    cln = ngx_http_cleanup_add(r, 0);
-    if (cln == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    cln->handler = ngx_agent_decide_cleanup;
-    cln->data = ctx;
+    ngx_agent_reason_e  reason;
 
     reason = ngx_agent_decide_find(ctx->policy, &ctx->target.authority,
                                    &ctx->rule);
@@ -432,8 +560,6 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, reason, ctx->why);
     }
 
-    ctx->http = r;
-
     if (ngx_agent_headers_asks_websocket(r)) {
 
         if (!ctx->rule->websocket) {
@@ -443,7 +569,26 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         ctx->websocket = (r->method == NGX_HTTP_GET);
     }
 
-    reason = ngx_agent_flow_begin(r, ctx);
+    if (ngx_agent_decide_room(ctx, NGX_AGENT_WAIT_REQUEST,
+                              ngx_agent_decide_waited)
+        == NGX_AGAIN)
+    {
+        return ngx_agent_decide_wait(r, ctx, NGX_AGENT_ROOM);
+    }
+
+    return ngx_agent_decide_bound(r, ctx);
+}
+
+
+static ngx_int_t
+ngx_agent_decide_bound(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
+{
+    ngx_int_t                rc;
+    ngx_agent_reason_e       reason;
+    ngx_agent_connection_t  *ac;
+
+    reason = ctx->wait.rc == NGX_OK ? ngx_agent_flow_begin(r, ctx)
+                                    : NGX_AGENT_REASON_CONNECTIONS;
 
     if (reason == NGX_AGENT_REASON_RULE) {
         reason = ngx_agent_decide_bounds(ctx->task);
@@ -476,18 +621,7 @@ ngx_agent_decide_rule(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         return ngx_agent_refuse(r, ctx, NGX_AGENT_REASON_RESOLVE, ctx->why);
     }
 
-    ctx->state = NGX_AGENT_RESOLVING;
-
-    /* notices a client that closes the connection meanwhile */
-
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    return NGX_DONE;
+    return ngx_agent_decide_wait(r, ctx, NGX_AGENT_RESOLVING);
 }
 
 
@@ -545,6 +679,12 @@ ngx_agent_decide_cleanup(void *data)
     ngx_agent_audit_leave(&ctx->record);
     ngx_agent_live_remove(ctx);
     ngx_agent_flow_end(ctx);
+    ngx_agent_decide_leave(ctx);
+
+    if (ctx->from) {
+        ctx->from->requests--;
+        ngx_agent_wait_served(ctx->from);
+    }
 }
 
 

@@ -10,12 +10,6 @@
 #define NGX_AGENT_HINT_WORDS  200           /* the methods or hosts in it */
 
 
-#define ngx_agent_refuse_waited(reason)                                       \
-    ((reason) == NGX_AGENT_REASON_RATE                                        \
-     || (reason) == NGX_AGENT_REASON_CONNECTIONS                              \
-     || (reason) == NGX_AGENT_REASON_HANDSHAKES)
-
-
 static ngx_int_t ngx_agent_refuse_header(ngx_http_request_t *r,
     const char *key, const char *value);
 static const char *ngx_agent_refuse_hint_hosts(const policy_t *policy,

@@ -18,6 +18,16 @@
 /* Has the task requests and bytes left?  Counts one request. */
 ngx_agent_reason_e ngx_agent_decide_bounds(ngx_agent_task_t *task);
 
+/*
+ * Waits for a turn of `rate`, or to be one of the requests in flight: NGX_OK,
+ * or NGX_AGAIN, as of ngx_agent_wait().
+ */
+ngx_int_t ngx_agent_decide_room(ngx_agent_ctx_t *ctx, ngx_agent_wait_e kind,
+    void (*handler)(ngx_agent_wait_t *w));
+
+/* Neither waits any more nor is in flight. */
+void ngx_agent_decide_leave(ngx_agent_ctx_t *ctx);
+
 /* Finds the policy's rule for this host and port: _RULE, or why not. */
 ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
     const authority_t *name, const policy_rule_t **rule);
@@ -88,6 +98,13 @@ u_char *ngx_agent_resolve_port(u_char *p, in_port_t port);
 
 
 /* ngx_agent_refuse.c */
+
+/* Has it waited for a bound of speed, so that it can be asked for again? */
+
+#define ngx_agent_refuse_waited(reason)                                       \
+    ((reason) == NGX_AGENT_REASON_RATE                                        \
+     || (reason) == NGX_AGENT_REASON_CONNECTIONS                              \
+     || (reason) == NGX_AGENT_REASON_HANDSHAKES)
 
 
 /* How to avoid this refusal: a constant, or in text; or NULL. */

@@ -282,6 +282,10 @@ ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
 
     c = r->connection;
 
+    /* core ends its part in a cleanup, and would free the request there */
+
+    r->main->count++;
+
     ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
     ngx_http_run_posted_requests(c);
 }

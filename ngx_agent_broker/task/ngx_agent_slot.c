@@ -51,6 +51,15 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
 
     slot = ngx_slab_calloc_locked(ngx_agent_pool, sizeof(ngx_agent_slot_t));
 
+    if (slot) {
+        slot->share = ngx_agent_share_create(policy);
+
+        if (slot->share == NULL) {
+            ngx_slab_free_locked(ngx_agent_pool, slot);
+            slot = NULL;
+        }
+    }
+
     if (slot == NULL) {
         ngx_agent_slot_unlock();
         return NGX_BUSY;
@@ -69,7 +78,6 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
                        sizeof(slot->policy_hash));
 
     ngx_memcpy(slot->bounds, policy->bounds, sizeof(slot->bounds));
-    slot->handshake = ngx_current_msec * slot->bounds[BOUND_HANDSHAKES] / 1000;
 
     ngx_queue_init(&slot->refusals);
 
@@ -126,6 +134,23 @@ done:
     ngx_agent_slot_unlock();
 
     return rc;
+}
+
+
+ngx_int_t
+ngx_agent_slot_join(ngx_agent_task_t *task)
+{
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(task->id);
+
+    if (slot) {
+        ngx_agent_share_join(slot->share, task);
+    }
+
+    ngx_agent_slot_unlock();
+
+    return slot ? NGX_OK : NGX_DECLINED;
 }
 
 
@@ -440,6 +465,8 @@ ngx_agent_slot_take_out(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
                              ngx_queue_data(q, ngx_agent_refusal_t, queue));
     }
 
+    ngx_agent_share_end(slot->share);
+
     ngx_queue_remove(&slot->queue);
     ngx_rbtree_delete(&ngx_agent_zone->rbtree, &slot->node);
     ngx_slab_free_locked(ngx_agent_pool, slot);
@@ -449,7 +476,6 @@ ngx_agent_slot_take_out(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
 static void
 ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
 {
-    view->connections = slot->bounds[BOUND_CONNECTIONS];
     view->uid = slot->uid;
     view->pid = slot->pid;
     view->sequence = slot->sequence;

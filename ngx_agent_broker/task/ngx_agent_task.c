@@ -39,6 +39,19 @@ void
 ngx_agent_task_release(ngx_agent_task_t *task)
 {
     if (--task->references == 0) {
+
+        if (task->wake.timer_set) {
+            ngx_del_timer(&task->wake);
+        }
+
+        if (task->wake.posted) {
+            ngx_delete_posted_event(&task->wake);
+        }
+
+        if (task->share) {
+            ngx_agent_share_leave(task);
+        }
+
         ngx_destroy_pool(task->pool);
     }
 }
@@ -124,6 +137,17 @@ ngx_agent_task_cut(ngx_agent_task_t *task)
 
     if (task->drop) {
         task->drop(task);
+    }
+
+    /* those that were not let in have no handler that would see it */
+
+    while (task->share
+           && !ngx_queue_empty(&task->waits[NGX_AGENT_WAIT_CONNECTION]))
+    {
+        q = ngx_queue_head(&task->waits[NGX_AGENT_WAIT_CONNECTION]);
+        ac = ngx_queue_data(q, ngx_agent_connection_t, wait.queue);
+
+        ngx_http_close_connection(ac->connection);
     }
 
     ngx_agent_queue_each(q, &task->connections) {

@@ -28,6 +28,28 @@
 
 /* The zone: shared by every worker of every generation. */
 
+typedef struct ngx_agent_share_s   ngx_agent_share_t;   /* ngx_agent_share.c */
+typedef struct ngx_agent_holder_s  ngx_agent_holder_t;
+
+
+/* What a task holds at once, each as many as its `connections`. */
+
+typedef enum {
+    NGX_AGENT_HELD_CONNECTIONS = 0,         /* of the box */
+    NGX_AGENT_HELD_REQUESTS,                /* in flight */
+    NGX_AGENT_HELD
+} ngx_agent_held_e;
+
+
+/* What it may do so many times a second. */
+
+typedef enum {
+    NGX_AGENT_TURN_REQUEST = 0,             /* `rate` */
+    NGX_AGENT_TURN_HANDSHAKE,
+    NGX_AGENT_TURNS
+} ngx_agent_turn_e;
+
+
 typedef struct {
     ngx_queue_t     queue;
     ngx_uint_t      count;
@@ -85,7 +107,7 @@ typedef struct {
 
     uint64_t           bounds[BOUND_COUNT]; /* as the policy said at open */
     uint64_t           used[BOUND_COUNT];
-    ngx_msec_t         handshake;           /* when the next one may start */
+    ngx_agent_share_t *share;               /* what it holds */
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
@@ -104,7 +126,6 @@ typedef struct {
 /* A copy of what a slot says, taken under the zone's lock. */
 
 typedef struct {
-    uint64_t     connections;               /* the bound */
     uid_t        uid;
     ngx_pid_t    pid;
     ngx_uint_t   sequence;
@@ -180,7 +201,37 @@ typedef struct {
     ngx_agent_task_t          *task;
     ngx_connection_t          *connection;  /* of the listening socket */
     ngx_uint_t                 fruitless;   /* events that brought nothing */
+    ngx_uint_t                 is_late;     /* what it accepts has waited */
 } ngx_agent_door_t;
+
+
+/* Waiting in order for what a task's share bounds. */
+
+typedef enum {
+    NGX_AGENT_WAIT_CONNECTION = 0,          /* and a turn of `rate` */
+    NGX_AGENT_WAIT_HANDSHAKE,
+    NGX_AGENT_WAIT_RATE,
+    NGX_AGENT_WAIT_REQUEST,
+    NGX_AGENT_WAITS
+} ngx_agent_wait_e;
+
+
+typedef struct ngx_agent_wait_s  ngx_agent_wait_t;
+
+struct ngx_agent_wait_s {
+    ngx_queue_t        queue;               /* next is NULL: waits for none */
+    ngx_agent_task_t  *task;
+    ngx_agent_wait_e   kind;
+    ngx_msec_t         began;
+    ngx_msec_t         due;                 /* its turn comes */
+    ngx_msec_t         left;                /* ms that it may wait, of began */
+    ngx_int_t          rc;
+    unsigned           refused:1;           /* no turn comes in that time */
+    unsigned           is_stream:1;         /* of HTTP/2 */
+
+    void             (*handler)(ngx_agent_wait_t *w);
+    void              *data;
+};
 
 
 struct ngx_agent_task_s {
@@ -197,10 +248,16 @@ struct ngx_agent_task_s {
     ngx_agent_door_t  *doors;
     ngx_uint_t         doors_count;
 
-    ngx_queue_t        connections;         /* ngx_agent_connection_t */
+    ngx_queue_t        connections;         /* ngx_agent_connection_t, the
+                                               one idle longest first */
     ngx_uint_t         connections_count;
-    ngx_uint_t         connections_max;
     size_t             logged;              /* of log_bytes, taken before */
+
+    ngx_agent_share_t *share;               /* from `serve` on */
+    ngx_agent_holder_t  *holder;            /* this worker's row of it */
+    ngx_queue_t        waits[NGX_AGENT_WAITS];  /* ngx_agent_wait_t */
+    ngx_event_t        wake;                /* of these */
+
     ngx_uint_t         kept;                /* upstream ones that wait */
     void             (*drop)(ngx_agent_task_t *task);  /* closes those */
     void             (*idle)(ngx_agent_task_t *task);
@@ -235,6 +292,16 @@ typedef struct {
     ngx_event_t          again;
     size_t               discarded;         /* of a body that is over */
     ngx_msec_t           discarding;        /* since when */
+
+    ngx_agent_wait_t   wait;                /* to be let in, to shake hands */
+    ngx_msec_t         waited;              /* ms, before its first request */
+    ngx_msec_t         since;               /* accepted, or last served */
+    ngx_uint_t         requests;            /* that are judged now */
+    unsigned           held:1;              /* counted by the share */
+    unsigned           served:1;            /* a request of it has ended */
+    unsigned           has_streams:1;       /* HTTP/2 */
+    unsigned           paid:1;              /* its turn is its first
+                                               request's */
 } ngx_agent_connection_t;
 
 
@@ -298,6 +365,9 @@ ngx_int_t ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
  */
 ngx_int_t ngx_agent_slot_take(const u_char *id, uid_t uid, uint64_t netns,
     ngx_uint_t *sequence);
+
+/* The worker counts in the task's share: NGX_DECLINED, there is no slot. */
+ngx_int_t ngx_agent_slot_join(ngx_agent_task_t *task);
 
 /* NGX_OK with a copy of the slot, or NGX_DECLINED: there is none. */
 ngx_int_t ngx_agent_slot_view(const u_char *id, ngx_agent_slot_view_t *view);
@@ -389,9 +459,6 @@ uint64_t ngx_agent_usage_reserve(const u_char *id, bound_id_t bound,
 /* Adds to what was taken of bytes_up and bytes_down, or gives it back. */
 void ngx_agent_usage_settle(const u_char *id, int64_t up, int64_t down);
 
-/* How long a TLS handshake of the task has to wait, in ms. */
-ngx_msec_t ngx_agent_usage_handshake(const u_char *id);
-
 
 /*
  * Lines of the task are in the audit: NGX_ABORT the first time that they
@@ -412,6 +479,66 @@ void ngx_agent_usage_unfinished(const u_char *id);
 
 /* The refusals as a JSON array, the number of all in *count. */
 json_t *ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count);
+
+
+/* ngx_agent_share.c */
+
+/* Of a new slot; expects the zone's lock to be held.  NULL: it is full. */
+ngx_agent_share_t *ngx_agent_share_create(const policy_t *policy);
+
+/* The slot is gone; expects the zone's lock to be held. */
+void ngx_agent_share_end(ngx_agent_share_t *share);
+
+/* This worker counts in it; expects the zone's lock to be held. */
+void ngx_agent_share_join(ngx_agent_share_t *share, ngx_agent_task_t *task);
+void ngx_agent_share_leave(ngx_agent_task_t *task);
+
+/* Forgets what workers held that were killed. */
+void ngx_agent_share_lost(ngx_agent_task_t *task);
+
+/* How many more the task may hold. */
+ngx_uint_t ngx_agent_share_room(ngx_agent_task_t *task,
+    ngx_agent_held_e what);
+
+/* Holds one more, if there is room for it and for so many beside it: 1, or 0 */
+ngx_uint_t ngx_agent_share_take(ngx_agent_task_t *task, ngx_agent_held_e what,
+    ngx_uint_t beside);
+void ngx_agent_share_give(ngx_agent_task_t *task, ngx_agent_held_e what);
+
+/*
+ * Takes the next turn: the ms until it comes; or -1, and none is taken, where
+ * it comes after the most.
+ */
+ngx_msec_int_t ngx_agent_share_turn(ngx_agent_task_t *task,
+    ngx_agent_turn_e what, ngx_msec_t most);
+
+
+/* ngx_agent_wait.c */
+
+#define NGX_AGENT_WAIT_MAX  2000            /* ms, of one request */
+
+/* Before the doors are opened. */
+void ngx_agent_wait_init(ngx_agent_task_t *task);
+
+/*
+ * Waits, for `left` ms at most: NGX_OK, it need not; NGX_AGAIN, the handler is
+ * called with w->rc: NGX_OK, or NGX_BUSY when the time is over.  Of what is
+ * held the caller has one more with NGX_OK, and gives it back.
+ */
+ngx_int_t ngx_agent_wait(ngx_agent_wait_t *w, ngx_agent_task_t *task,
+    ngx_agent_wait_e kind, ngx_msec_t left);
+
+/* Whoever can no longer be called leaves; also one that does not wait. */
+void ngx_agent_wait_leave(ngx_agent_wait_t *w);
+
+/* What it waited for in vain. */
+ngx_agent_reason_e ngx_agent_wait_reason(ngx_agent_wait_t *w);
+
+/* Something has ended that others may wait for. */
+void ngx_agent_wait_wake(ngx_agent_task_t *task);
+
+/* A request of this connection has ended: the same. */
+void ngx_agent_wait_served(ngx_agent_connection_t *ac);
 
 
 /* ngx_agent_policies.c */

@@ -150,49 +150,6 @@ ngx_agent_usage_settle(const u_char *id, int64_t up, int64_t down)
 }
 
 
-/*
- * A leaky bucket that holds a second's worth: each handshake moves the time
- * of the next one on by its share of a second.
- */
-
-ngx_msec_t
-ngx_agent_usage_handshake(const u_char *id)
-{
-    ngx_msec_t         wait;
-    ngx_msec_int_t     ahead;
-    ngx_agent_slot_t  *slot;
-
-    wait = 0;
-
-    slot = ngx_agent_slot_lock(id);
-
-    if (slot) {
-        slot->used[BOUND_HANDSHAKES]++;
-
-        /* in 1/bound of a second, so that a bound over 1000 counts too */
-
-        ahead = (ngx_msec_int_t) (slot->handshake - ngx_current_msec
-                                  * slot->bounds[BOUND_HANDSHAKES] / 1000);
-
-        if (ahead < 0) {
-            slot->handshake -= ahead;
-            ahead = 0;
-        }
-
-        slot->handshake++;
-
-        if ((uint64_t) ahead > slot->bounds[BOUND_HANDSHAKES]) {
-            wait = (ahead - slot->bounds[BOUND_HANDSHAKES]) * 1000
-                   / slot->bounds[BOUND_HANDSHAKES] + 1;
-        }
-    }
-
-    ngx_agent_slot_unlock();
-
-    return wait;
-}
-
-
 ngx_int_t
 ngx_agent_usage_recorded(const u_char *id, ngx_uint_t allowed,
     ngx_uint_t lines, size_t bytes)

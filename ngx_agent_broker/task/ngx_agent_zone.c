@@ -159,6 +159,7 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         ngx_rbtree_init(&zone->rbtree, &zone->sentinel,
                         ngx_agent_zone_insert);
         ngx_queue_init(&zone->slots);
+        ngx_queue_init(&zone->shares);
 
         if (ngx_agent_random((u_char *) &zone->instance,
                              sizeof(zone->instance))

@@ -19,6 +19,7 @@ typedef struct {
     ngx_rbtree_t        rbtree;
     ngx_rbtree_node_t   sentinel;
     ngx_queue_t         slots;
+    ngx_queue_t         shares;         /* that outlive their slots */
 
     uint64_t            instance;       /* drawn when the broker started */
 

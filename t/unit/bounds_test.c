@@ -16,6 +16,8 @@ test_defaults(void **state)
         uint64_t     standard;
     } rows[BOUND_COUNT] = {
         [BOUND_CONNECTIONS] = { "connections", 64 },
+        [BOUND_RATE] = { "rate", 200 },
+        [BOUND_BURST] = { "burst", 400 },
         [BOUND_REQUESTS] = { "requests", 10000 },
         [BOUND_HANDSHAKES] = { "handshakes", 200 },
         [BOUND_MINTS] = { "mints", 256 },
@@ -89,6 +91,71 @@ test_audit(void **state)
                "row %zu: %llu lines, %llu bytes", i,
                (unsigned long long) values[BOUND_AUDIT_LINES],
                (unsigned long long) values[BOUND_AUDIT_BYTES]);
+    }
+}
+
+
+static void
+test_rate(void **state)
+{
+    int          rc;
+    size_t       i;
+    uint64_t     rate, burst;
+    const char  *wrong;
+
+    static const struct {
+        const char  *rate;
+        const char  *burst;
+        uint64_t     per_second;        /* 0: refused */
+        uint64_t     at_once;           /* 0: the burst is wrong */
+    } rows[] = {
+        { "200r/s", "burst=400", 200, 400 },
+        { "200r/s", NULL, 200, 400 },
+        { "1r/s", NULL, 1, 2 },
+        { "1r/s", "burst=1", 1, 1 },
+        { "100000r/s", "burst=1000000", 100000, 1000000 },
+        { "100000r/s", NULL, 100000, 200000 },
+        { "100001r/s", NULL, 0, 1 },
+        { "0r/s", NULL, 0, 1 },
+        { "r/s", NULL, 0, 1 },
+        { "", NULL, 0, 1 },
+        { "200", NULL, 0, 1 },
+        { "200r/m", NULL, 0, 1 },
+        { "200r/s ", NULL, 0, 1 },
+        { "-1r/s", NULL, 0, 1 },
+        { "1.5r/s", NULL, 0, 1 },
+        { "02r/s", NULL, 0, 1 },
+        { "burst=1", "1r/s", 0, 1 },
+        { "1r/s", "burst=0", 0, 0 },
+        { "1r/s", "burst=", 0, 0 },
+        { "1r/s", "burst", 0, 0 },
+        { "1r/s", "", 0, 0 },
+        { "1r/s", "5", 0, 0 },
+        { "1r/s", "burst=1000001", 0, 0 },
+        { "1r/s", "burst=1r/s", 0, 0 },
+        { "1r/s", "nodelay", 0, 0 },
+    };
+
+    (void) state;
+
+    for (i = 0; i < COUNT(rows); i++) {
+
+        rc = bound_parse_rate(rows[i].rate, rows[i].burst, &rate, &burst,
+                              &wrong);
+
+        expect(rc == (rows[i].per_second ? 0 : -1),
+               "rate \"%s\" \"%s\": %d", rows[i].rate,
+               rows[i].burst ? rows[i].burst : "-", rc);
+
+        if (rc == 0) {
+            expect(rate == rows[i].per_second && burst == rows[i].at_once,
+                   "rate \"%s\": %llu, %llu at once", rows[i].rate,
+                   (unsigned long long) rate, (unsigned long long) burst);
+
+        } else {
+            expect(wrong == (rows[i].at_once ? rows[i].rate : rows[i].burst),
+                   "rate \"%s\": \"%s\" is wrong", rows[i].rate, wrong);
+        }
     }
 }
 
@@ -217,6 +284,7 @@ main(void)
         PROMISE("G-032: without a budget of its own the audit has room for "
                 "what the other bounds allow", test_audit),
         PROMISE("a count is canonical decimal", test_counts),
+        PROMISE("a rate is so many a second, and a burst of them", test_rate),
         PROMISE("bytes may be written with k, m and g", test_sizes),
         PROMISE("the largest value of a bound is accepted, no larger one",
                 test_ends),
