@@ -129,7 +129,7 @@ dns_reply_kind_t
 dns_reply_parse(const unsigned char *p, size_t n,
     const dns_question_t *question, dns_reply_t *reply)
 {
-    unsigned       flags, rcode, type;
+    unsigned       flags, rcode, type, questions;
     dns_name_t     name;
     dns_message_t  m;
 
@@ -144,17 +144,19 @@ dns_reply_parse(const unsigned char *p, size_t n,
         return DNS_OTHER;
     }
 
-    if (dns_read16(p + 4) == 0 && rcode && rcode != DNS_NXDOMAIN) {
-        /* an error may come without the question, RFC 1035 section 4.1.1 */
+    questions = dns_read16(p + 4);
 
-    } else if (dns_read16(p + 4) != 1) {
-        return DNS_OTHER;
+    /* an error may come without the question, RFC 1035 section 4.1.1 */
 
-    } else if (n < question->len) {
-        return DNS_BAD;
+    if (questions || rcode == 0 || rcode == DNS_NXDOMAIN) {
 
-    } else if (!dns_reply_is_asked(p, question)) {
-        return DNS_OTHER;
+        if (questions == 1 && n < question->len) {
+            return DNS_BAD;
+        }
+
+        if (questions != 1 || !dns_reply_is_asked(p, question)) {
+            return DNS_OTHER;
+        }
     }
 
     switch (rcode) {

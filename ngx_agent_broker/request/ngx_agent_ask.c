@@ -134,7 +134,7 @@ ngx_agent_ask(ngx_resolver_t *resolver, ngx_str_t *name, ngx_msec_t time,
 
     ask->done = done;
     ask->data = data;
-    ask->ttl = resolver->valid;
+    ask->ttl = (uint32_t) ngx_min(resolver->valid, NGX_MAX_INT32_VALUE);
 
     ask->silence.handler = ngx_agent_ask_silence;
     ask->deadline.handler = ngx_agent_ask_deadline;

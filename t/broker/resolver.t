@@ -247,10 +247,19 @@ subtest 'G-024: a name of a wildcard has its line before it is asked for'
            'a name of the wildcard is served');
     }
     is(reason($l->get("http://n1.seen.test:$port/")), 200, 'a name that is known already is served');
+    for my $how ('--http1.1', '--http2') {
+        my $run = $l->do(run => { argv => ['curl', '-sk', $how, '--proxy',
+            'http://127.0.0.1:8899', '-o', '/dev/null', '-w', '%{http_code}',
+            "https://tls$how.seen.test:$port/" =~ s/--|\.(?=\d)//gr] });
+        is($run->{data}, 200, "over TLS, $how: it is served")
+            or diag $run->{err};
+    }
     my @asked = $dns->questions;
+    ok((grep { $_->{name} =~ /^tls/ } @asked), 'control: so were these');
     ok(@asked && !(grep { !$_->{seen} } @asked),
        'its lookup line was in the file when the name server was asked');
     my @lines = $b->audit('lookup');
+    is(scalar(grep { $_->{host} =~ /^tls/ } @lines), 2, 'each over TLS has one');
     @lines = grep { $_->{host} =~ /^n\d/ } @lines;
     is_deeply([map { $_->{host} } @lines], [map { "n$_.seen.test" } 1 .. 4],
               'a name has one line for all its questions, and none while its '
@@ -259,7 +268,8 @@ subtest 'G-024: a name of a wildcard has its line before it is asked for'
     is($lines[0]{request}, ($b->audit('egress', host => 'n1.seen.test'))[0]
        {request}, 'the line has the id of its request');
     my ($end) = $l->ask('task', { op => 'close', reason => 'ok' });
-    is($end->{egress}{audit_lines}, 1 + 4 + 2 * 5 + 1,
+    my $connect = $b->audit('connect');
+    is($end->{egress}{audit_lines}, 1 + 6 + 2 * 7 + $connect + 1,
        'the lines are of the task');
 };
 
