@@ -131,7 +131,8 @@ print-%:
 
 
 .PHONY: all unit lint test nightly test-fresh soak test-v2 bench fuzz \
-        fuzz-sequences install clean FORCE
+        fuzz-sequences install clean nginx-tests build-debian13 build-sid \
+        FORCE
 
 all: $(TARGETS)
 
@@ -363,6 +364,15 @@ nightly:
 
 test-fresh:
 	scripts/test-fresh
+
+build-debian13:
+	scripts/build-debian trixie
+
+build-sid:
+	scripts/build-debian sid
+
+nginx-tests: all
+	scripts/nginx-tests "$(DIR)" $(TESTS)
 
 test-v2:
 	AGENT_TEST_SANITIZE=off scripts/test t/vm/v2.t
