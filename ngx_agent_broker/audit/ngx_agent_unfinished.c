@@ -21,6 +21,8 @@ ngx_agent_unfinished(ngx_agent_ctx_t *ctx, ngx_uint_t is_counted)
     switch (ctx->state) {
 
     case NGX_AGENT_UNDECIDED:
+    case NGX_AGENT_TURN:
+    case NGX_AGENT_ROOM:
         waiting = "waiting for its turn";
         break;
 
