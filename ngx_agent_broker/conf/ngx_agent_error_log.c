@@ -2,7 +2,7 @@
  * What core writes to error.log of a box's connections: "client sent invalid
  * ...", with the request, the referrer and whatever else a box has made up.
  * Each location of a server with agent_control gets a log of its own, whose
- * writer stands between core and the file: it knows the task by the
+ * writer is between core and the file: it knows the task by the
  * connection, charges the line to the task's `log_bytes`, and leaves it out
  * past these.  Control sequences are escaped as in the audit.
  *

@@ -157,7 +157,7 @@ ngx_agent_variables_get(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
 
 /*
- * What a request's line in access.log may take: what is the same in all, and
+ * What a request's line in access.log may take: what is the same in each, and
  * what the box has sent, of which a log_format may have any part.  The line is
  * made after this.
  */
