@@ -72,16 +72,19 @@
  *   task/      knows the live tasks, and what they have used
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
  *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
- *                ngx_agent_zone.c ngx_agent_slot.c ngx_agent_share.c
- *                ngx_agent_usage.c ngx_agent_refusals.c ngx_agent_logged.c
- *                (shared memory) ngx_agent_wait.c (in order for a share)
- *                ngx_agent_policies.c (a worker's compiled copy)
- *                ngx_agent_main_conf.h ngx_agent_lease.c ngx_agent_state.c
+ *                ngx_agent_zone.c ngx_agent_snapshots.c (policies)
+ *                ngx_agent_slot.c ngx_agent_share.c ngx_agent_usage.c
+ *                ngx_agent_refusals.c ngx_agent_logged.c (shared memory)
+ *                ngx_agent_wait.c (in order for a share) ngx_agent_policies.c
+ *                (what a worker reads of policies) ngx_agent_main_conf.h
+ *                ngx_agent_lease.c ngx_agent_state.c
  *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c policy_host.c
  *                policy_check.c policy_index.h policy_index.c policy_path.h
  *                policy_path.c policy_words.h policy_words.c (the model)
+ *                policy_snapshot.h policy_snapshot.c policy_snapshot_make.c
+ *                policy_snapshot_format.h (in shared memory) policy_text.h
  *                policy_text.c policy_fields.h policy_fields.c policy_values.h
  *                policy_values.c policy_coder.h policy_coder.c policy_pem.h
  *                policy_pem.c (its text) policy_base.h policy_base.c bounds.h
@@ -155,7 +158,9 @@
 
 
 #include "conf/ngx_agent_conf.h"
+#include "policy/policy_snapshot.h"
 
+#include <malloc.h>
 #include <sys/prctl.h>
 
 
@@ -424,8 +429,10 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    amcf->set_text = policy_set_dump(amcf->set, &amcf->set_len);
-    if (amcf->set_text == NULL) {
+    amcf->snapshot = policy_snapshot_make(amcf->set, &amcf->snapshot_len);
+    if (amcf->snapshot == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "no memory for the policies' snapshot");
         return NGX_ERROR;
     }
 
@@ -498,6 +505,14 @@ ngx_agent_broker_init_module(ngx_cycle_t *cycle)
     ngx_agent_audit_broker_config(cycle, amcf,
                                   ngx_is_init_cycle(cycle->old_cycle)
                                   ? "start" : "reload");
+
+    /* workers read the policies in the zone, and would inherit these */
+
+    policy_set_forget_rules(amcf->set);
+    free(amcf->snapshot);
+    amcf->snapshot = NULL;
+
+    (void) malloc_trim(0);
 
     return NGX_OK;
 }

@@ -14,6 +14,7 @@
 #include "conf/ngx_agent_conf.h"
 #include "jail/shared/box_paths.h"
 #include "policy/policy_fields.h"
+#include "policy/policy_pem.h"
 
 
 static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
@@ -130,15 +131,29 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     char            err[POLICY_ERROR_MAX];
     policy_t       *policy;
     ngx_uint_t      i;
+    policy_pem_t   *pem;
     policy_rule_t  *rule;
 
     policy = amcf->policy;
+    pem = NULL;
+
+    /* once for all rules, however many */
+
+    if (policy_pem_adopt(amcf->set, &amcf->policy_pem, &pem) != 0) {
+        return "cannot allocate";
+    }
+
+    amcf->policy_pem = NULL;                        /* it is the set's now */
 
     for (i = 0; i < policy->rules_count; i++) {
 
         rule = policy->rules[i];
 
-        if (policy_rule_trust(rule, amcf->policy_pem) != 0) {
+        if (pem && rule->trusted_pem == NULL && rule->crl_pem == NULL) {
+            rule->trusted_pem = pem->text;
+            rule->pem = pem;
+
+        } else if (policy_rule_trust(rule, pem ? pem->text : NULL) != 0) {
             return "cannot allocate";
         }
 
@@ -150,9 +165,6 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
             return NGX_CONF_ERROR;
         }
     }
-
-    free(amcf->policy_pem);
-    amcf->policy_pem = NULL;
 
     if (policy->bounds[BOUND_BYTES_UP] == 0) {
         policy->bounds[BOUND_BYTES_UP] = bound_table[BOUND_BYTES_UP].standard;

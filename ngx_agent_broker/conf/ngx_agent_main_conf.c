@@ -181,7 +181,7 @@ ngx_agent_main_conf_free(void *data)
 
     vault_free(amcf->vault);
     policy_set_free(amcf->set);
-    free(amcf->set_text);
+    free(amcf->snapshot);
     system_hosts_free(amcf->hosts);
     free(amcf->policy_pem);
     X509_free(amcf->ca_cert);

@@ -225,12 +225,8 @@ ngx_agent_open_doors_of_policy(ngx_agent_launcher_t *l, const policy_t *policy)
     ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, PROTOCOL_PORT_HTTP);
     ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, PROTOCOL_PORT_HTTPS);
 
-    for (i = 0; i < policy->rules_count; i++) {
-
-        if (policy->rules[i]->port) {
-            ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB,
-                                policy->rules[i]->port);
-        }
+    for (i = 0; i < policy->ports_count; i++) {
+        ngx_agent_open_door(l, NGX_AGENT_DOOR_WEB, policy->ports[i]);
     }
 
     ngx_agent_open_door(l, NGX_AGENT_DOOR_DNS_UDP, PROTOCOL_PORT_DNS);
@@ -295,8 +291,9 @@ ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l)
 static json_t *
 ngx_agent_open_reply(ngx_agent_launcher_t *l, const policy_t *policy)
 {
-    size_t   i;
-    json_t  *reply, *limits, *list, *box;
+    size_t                i;
+    json_t               *reply, *limits, *list, *box;
+    const policy_rule_t  *rule;
 
     limits = json_object();
 
@@ -333,10 +330,15 @@ ngx_agent_open_reply(ngx_agent_launcher_t *l, const policy_t *policy)
 
     list = json_array();
 
-    for (i = 0; i < policy->rules_count && i < PROTOCOL_LISTED_MAX; i++) {
+    for (i = 0; i < PROTOCOL_LISTED_MAX; i++) {
 
-        (void) json_array_append_new(list,
-                  json_string(policy->rules[i]->name));
+        rule = policy_rule_at(policy, i);
+
+        if (rule == NULL) {
+            break;
+        }
+
+        (void) json_array_append_new(list, json_string(rule->name));
     }
 
     reply = json_pack("{s:b, s:i, s:s#, s:o, s:o, s:s?, s:s, s:o, s:I, s:s}",

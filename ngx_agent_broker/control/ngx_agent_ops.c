@@ -8,8 +8,10 @@
 
 #include "control/ngx_agent_launcher.h"
 #include "parse/message.h"
+#include "policy/policy_snapshot.h"
 
 
+#define NGX_AGENT_POLICY_MAX     60000      /* bytes, of a line */
 #define NGX_AGENT_NEAR_MAX       16         /* lines of one connection */
 
 
@@ -173,7 +175,7 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
         return;
     }
 
-    text = policy_dump(policy, &len);
+    text = policy_snapshot_text(policy, NGX_AGENT_POLICY_MAX, &len);
     value = text ? json_loadb(text, len, 0, NULL) : NULL;
     free(text);
 

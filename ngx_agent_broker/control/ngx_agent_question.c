@@ -11,8 +11,8 @@
 
 static ngx_agent_reason_e ngx_agent_question_judge(ngx_agent_ctx_t *ctx,
     const char *method, const char *url, ngx_pool_t *pool);
-static const char *ngx_agent_question_line(ngx_agent_main_conf_t *amcf,
-    ngx_agent_ctx_t *ctx, char *text, size_t size);
+static const char *ngx_agent_question_line(const policy_rule_t *rule,
+    char *text, size_t size);
 
 
 void
@@ -46,8 +46,8 @@ ngx_agent_question(ngx_agent_launcher_t *l, json_t *request)
                       "verdict", allowed ? "allowed" : "denied",
                       "reason", ngx_agent_reason(ctx.reason)->word,
                       "rule", rule ? rule->name : NULL,
-                      "line", ngx_agent_question_line(l->amcf, &ctx, line,
-                                                 sizeof(line)),
+                      "line", ngx_agent_question_line(rule, line,
+                                                      sizeof(line)),
                       "credential", allowed ? rule->credential : NULL,
                       "detail", ctx.why,
                       "hint", allowed ? NULL
@@ -121,21 +121,12 @@ ngx_agent_question_judge(ngx_agent_ctx_t *ctx, const char *method,
 }
 
 
-/* "FILE:LINE" of the rule, as this worker's configuration has it; or NULL. */
+/* "FILE:LINE" of the rule; or NULL. */
 
 static const char *
-ngx_agent_question_line(ngx_agent_main_conf_t *amcf, ngx_agent_ctx_t *ctx,
-    char *text, size_t size)
+ngx_agent_question_line(const policy_rule_t *rule, char *text, size_t size)
 {
-    const policy_t       *policy;
-    const policy_rule_t  *rule;
-
-    policy = policy_set_find(amcf->set, ctx->policy->name);
-
-    if (ctx->rule == NULL || policy == NULL
-        || policy_find_rule(policy, &ctx->target.authority, &rule)
-           != POLICY_FOUND)
-    {
+    if (rule == NULL || rule->file == NULL) {
         return NULL;
     }
 

@@ -67,7 +67,6 @@ typedef struct {
     size_t              ranges_count;
     const char         *file;          /* the configuration's, and where in */
     uint32_t            line;          /* it; NULL: unknown; not in the text */
-    void               *data;          /* the loader's own, see data_free */
 } policy_rule_t;
 
 
@@ -96,8 +95,13 @@ typedef struct {
     size_t              launcher_uids_count;
     gid_t              *launcher_gids;
     size_t              launcher_gids_count;
-    policy_rule_t     **rules;                      /* configuration order */
+    policy_rule_t     **rules;                      /* configuration order; of
+                                                       a snapshot those read
+                                                       so far, else NULL */
     size_t              rules_count;
+    uint16_t           *ports;                      /* of a snapshot: those */
+    size_t              ports_count;                /* that rules name */
+    size_t              record;                     /* in the snapshot */
     const policy_rule_t  *earlier;                  /* why policy_add_rule
                                                        refused; or NULL */
     struct policy_index_s  *index;                  /* see policy_index.c */
@@ -108,24 +112,32 @@ typedef struct {
 struct policy_set_s {
     uint64_t    generation;
     char       *trusted_pem;           /* default CAs; NULL: the system's */
-    void       *data;                  /* the loader's own */
     policy_t  **policies;
     size_t      policies_count;
-    void      (*data_free)(void *data);/* called for set's and rules' data */
+    void      (*data_free)(void *data);/* of pems' data, or NULL */
     policy_pem_t  *pem;                /* of trusted_pem, as in a rule */
     policy_pem_t  *pems;               /* each certificate text once */
+    const unsigned char  *snapshot;    /* where the rules are read from, see */
+    size_t      snapshot_len;          /* policy_snapshot.h; or NULL */
+    size_t      loaded;                /* rules read from it so far */
+    char      **files;                 /* the configuration's */
+    size_t      files_count;
 };
 
 
 typedef enum {
     POLICY_FOUND = 0,
     POLICY_NO_HOST,                    /* host_not_allowed */
-    POLICY_NO_PORT                     /* the host has rules, not this port */
+    POLICY_NO_PORT,                    /* the host has rules, not this port */
+    POLICY_STALE                       /* its snapshot is closed, or damaged */
 } policy_match_t;
 
 
 policy_set_t *policy_set_new(void);
 void policy_set_free(policy_set_t *set);
+
+/* Frees what takes the most memory; the policies and their hashes stay. */
+void policy_set_forget_rules(policy_set_t *set);
 
 /* A policy with the default limits and nothing allowed; NULL with err. */
 policy_t *policy_set_add(policy_set_t *set, const char *name,
@@ -144,6 +156,10 @@ const policy_t *policy_set_find(const policy_set_t *set, const char *name);
 policy_rule_t *policy_add_rule(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX]);
 
+/* The same without a policy; the caller frees it. */
+policy_rule_t *policy_rule_new(const char *text, char err[POLICY_ERROR_MAX]);
+void policy_rule_free(policy_rule_t *rule);
+
 /* List helpers that copy; -1 with err for a malformed or repeated value. */
 int policy_rule_add_method(policy_rule_t *rule, const char *method,
     char err[POLICY_ERROR_MAX]);
@@ -152,7 +168,7 @@ int policy_rule_add_range(policy_rule_t *rule, const char *text,
 int policy_rule_set_hint(policy_rule_t *rule, const char *text,
     char err[POLICY_ERROR_MAX]);
 
-/* GET where none is named, and HEAD beside GET; -1: no memory. */
+/* Adds GET and HEAD where none is named, and HEAD beside GET; -1: no memory. */
 int policy_rule_imply_methods(policy_rule_t *rule);
 
 /*
@@ -187,8 +203,8 @@ int policy_check(const policy_t *policy, char err[POLICY_ERROR_MAX]);
 /*
  * To be called when all policies are there and checked.  Takes over each
  * rule's and the set's trusted_pem (malloc'd by the caller), so that one text
- * used by many rules is kept once, and spells out the methods that a rule
- * implies.  -1: out of memory, or a trusted_pem that is not PEM.
+ * used by many rules is kept once.  -1: out of memory, or a trusted_pem that
+ * is not PEM.
  */
 int policy_set_complete(policy_set_t *set);
 
@@ -211,10 +227,14 @@ policy_set_t *policy_set_load(const char *text, size_t n,
  * shorter; among the rules of one host the one for this port.  Only the
  * most specific host decides: where it has no rule for the port, a wider
  * wildcard is not asked.  A rule without a port serves 80 and 443.  The same
- * cost for 10 and for 100,000 hosts.  Works from the first rule added.
+ * cost for 10 and for 100,000 hosts.  The set is a snapshot's; the rule stays
+ * as long as it does.
  */
 policy_match_t policy_find_rule(const policy_t *policy,
     const authority_t *target, const policy_rule_t **rule);
+
+/* The rule with this number, in the order of the text; NULL: there is none. */
+const policy_rule_t *policy_rule_at(const policy_t *policy, size_t i);
 
 /* Is the method allowed?  HEAD follows GET (RFC 9110 section 9.3.2). */
 bool policy_rule_allows_method(const policy_rule_t *rule, const char *method,

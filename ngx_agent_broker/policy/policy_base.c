@@ -103,14 +103,22 @@ policy_list_add(void *list, size_t *count, const void *item, size_t size,
 void
 policy_hash_text(const void *p, size_t n, char dst[POLICY_HASH_LEN + 1])
 {
-    size_t         i;
     unsigned char  digest[SHA256_DIGEST_LENGTH];
 
     (void) SHA256(p, n, digest);
+    policy_hash_digest(digest, dst);
+}
+
+
+void
+policy_hash_digest(const unsigned char digest[32],
+    char dst[POLICY_HASH_LEN + 1])
+{
+    size_t  i;
 
     (void) strcpy(dst, "sha256:");
 
-    for (i = 0; i < sizeof(digest); i++) {
+    for (i = 0; i < SHA256_DIGEST_LENGTH; i++) {
         (void) sprintf(dst + 7 + 2 * i, "%02x", digest[i]);
     }
 }

@@ -36,3 +36,7 @@ int policy_list_add(void *list, size_t *count, const void *item, size_t size,
 /* "sha256:" and the hex digits of n bytes. */
 void policy_hash_text(const void *p, size_t n,
     char dst[POLICY_HASH_LEN + 1]);
+
+/* The same of a SHA-256. */
+void policy_hash_digest(const unsigned char digest[32],
+    char dst[POLICY_HASH_LEN + 1]);

@@ -12,7 +12,6 @@
 #include "policy/policy_coder.h"
 
 
-static void coder_put(coder_t *c, const char *p, size_t n);
 static void coder_put_string(coder_t *c, const char *value);
 static void coder_read_number(coder_t *c, uint64_t *value);
 
@@ -58,7 +57,7 @@ void
 coder_text(coder_t *c, const char *text)
 {
     if (!c->reading) {
-        coder_put(c, text, strlen(text));
+        coder_bytes(c, text, strlen(text));
 
     } else if (!coder_skip(c, text)) {
         coder_unexpected(c);
@@ -251,12 +250,12 @@ coder_put_string(coder_t *c, const char *value)
     size_t       n;
     const char  *at;
 
-    coder_put(c, "\"", 1);
+    coder_bytes(c, "\"", 1);
 
     for ( ;; ) {
 
         n = strcspn(value, escapes);
-        coder_put(c, value, n);
+        coder_bytes(c, value, n);
         value += n;
 
         if (*value == '\0') {
@@ -266,15 +265,15 @@ coder_put_string(coder_t *c, const char *value)
         at = strchr(escapes, *value++);
         escape[0] = '\\';
         escape[1] = letters[at - escapes];
-        coder_put(c, escape, 2);
+        coder_bytes(c, escape, 2);
     }
 
-    coder_put(c, "\"", 1);
+    coder_bytes(c, "\"", 1);
 }
 
 
-static void
-coder_put(coder_t *c, const char *p, size_t n)
+void
+coder_bytes(coder_t *c, const char *p, size_t n)
 {
     char    *data;
     size_t   cap;

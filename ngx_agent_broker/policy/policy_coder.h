@@ -20,6 +20,8 @@ typedef struct {
     bool           reading;
     bool           failed;      /* reading: with err; writing: no memory */
     bool           hashing;     /* each policy gets the hash of its text */
+    bool           bare;        /* rules are left out */
+    bool           one_rule;    /* which is not added to its policy */
 
     char          *data;        /* written, with a NUL; the caller frees it */
     size_t         len;
@@ -52,6 +54,9 @@ void coder_unexpected(coder_t *c);
 /* A text as it is, and a key with the separator before it. */
 void coder_text(coder_t *c, const char *text);
 void coder_key(coder_t *c, const char *separator, const char *name);
+
+/* Writing only: n bytes as they are. */
+void coder_bytes(coder_t *c, const char *p, size_t n);
 
 /* Reading only: consumes the text if it is next. */
 bool coder_skip(coder_t *c, const char *text);

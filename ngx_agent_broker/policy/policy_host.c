@@ -15,25 +15,16 @@
 
 static int policy_host_parse(const char *text, authority_t *a,
     char err[POLICY_ERROR_MAX]);
-static const policy_rule_t *policy_host_overlap(const policy_t *policy,
-    const policy_rule_t *rule);
 
 
 policy_rule_t *
 policy_add_rule(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX])
 {
-    char            port[8];
-    char            name[AUTHORITY_HOST_MAX + sizeof("[]:65535")];
     void           *list;
-    authority_t     a;
     policy_rule_t  *rule;
 
     policy->earlier = NULL;
-
-    if (policy_host_parse(text, &a, err) != 0) {
-        return NULL;
-    }
 
     list = policy_grow(policy->rules, policy->rules_count,
                        sizeof(policy_rule_t *));
@@ -45,7 +36,51 @@ policy_add_rule(policy_t *policy, const char *text,
 
     policy->rules = list;
 
-    rule = calloc(1, sizeof(policy_rule_t));
+    rule = policy_rule_new(text, err);
+
+    if (rule == NULL) {
+        return NULL;
+    }
+
+    policy->earlier = policy_index_overlap(policy, rule);
+
+    if (policy->earlier) {
+        (void) policy_error(err, "host", text,
+                            "is served by an earlier rule on the same port "
+                            "(a host without a port is on 80 and 443)");
+        free(rule);
+        return NULL;
+    }
+
+    if (policy_index_add(policy, rule) != 0) {
+        (void) policy_no_memory(err);
+        free(rule);
+        return NULL;
+    }
+
+    policy->rules[policy->rules_count++] = rule;
+
+    return rule;
+}
+
+
+/* One piece of memory: the rule, its host, and its name if that is longer. */
+
+policy_rule_t *
+policy_rule_new(const char *text, char err[POLICY_ERROR_MAX])
+{
+    char            port[8];
+    size_t          size;
+    authority_t     a;
+    policy_rule_t  *rule;
+
+    if (policy_host_parse(text, &a, err) != 0) {
+        return NULL;
+    }
+
+    size = sizeof(policy_rule_t) + a.host_len + 1;
+
+    rule = calloc(1, size + a.host_len + sizeof("*.[]:65535"));
 
     if (rule == NULL) {
         (void) policy_no_memory(err);
@@ -58,49 +93,25 @@ policy_add_rule(policy_t *policy, const char *text,
     rule->port = a.has_port ? a.port : 0;
     policy_fields_default(policy_rule_fields, rule);
 
-    port[0] = '\0';
+    rule->host = (char *) (rule + 1);
+    memcpy(rule->host, a.host, a.host_len + 1);
+    rule->name = rule->host;
 
-    if (rule->port) {
-        (void) snprintf(port, sizeof(port), ":%u", (unsigned) rule->port);
+    if (rule->port || rule->wildcard || a.kind == AUTHORITY_IPV6) {
+
+        port[0] = '\0';
+
+        if (rule->port) {
+            (void) snprintf(port, sizeof(port), ":%u", (unsigned) rule->port);
+        }
+
+        rule->name = (char *) rule + size;
+        (void) sprintf(rule->name, a.kind == AUTHORITY_IPV6 ? "[%s]%s"
+                                   : rule->wildcard ? "*.%s%s" : "%s%s",
+                       a.host, port);
     }
-
-    (void) snprintf(name, sizeof(name), a.kind == AUTHORITY_IPV6 ? "[%s]%s"
-                                        : rule->wildcard ? "*.%s%s" : "%s%s",
-                    a.host, port);
-
-    rule->name = strdup(name);
-    rule->host = strdup(a.host);
-
-    if (rule->name == NULL || rule->host == NULL) {
-        (void) policy_no_memory(err);
-        goto failed;
-    }
-
-    policy->earlier = policy_host_overlap(policy, rule);
-
-    if (policy->earlier) {
-        (void) policy_error(err, "host", text,
-                            "is served by an earlier rule on the same port "
-                            "(a host without a port is on 80 and 443)");
-        goto failed;
-    }
-
-    if (policy_index_add(policy, rule) != 0) {
-        (void) policy_no_memory(err);
-        goto failed;
-    }
-
-    policy->rules[policy->rules_count++] = rule;
 
     return rule;
-
-failed:
-
-    free(rule->name);
-    free(rule->host);
-    free(rule);
-
-    return NULL;
 }
 
 
@@ -163,36 +174,4 @@ policy_host_parse(const char *text, authority_t *a,
     why = (host != text) ? policy_wildcard_refusal(a->host) : NULL;
 
     return why ? policy_error(err, "host", text, why) : 0;
-}
-
-
-/* An earlier rule of the same host that answers one of this one's ports. */
-
-static const policy_rule_t *
-policy_host_overlap(const policy_t *policy, const policy_rule_t *rule)
-{
-    size_t                i;
-    const policy_rule_t  *other;
-
-    static const uint16_t  standard[] = { 0, 80, 443 };
-
-    if (rule->port != 0 && rule->port != 80 && rule->port != 443) {
-        return policy_index_find(policy, rule->host, rule->wildcard,
-                                 rule->port);
-    }
-
-    for (i = 0; i < 3; i++) {
-
-        if (rule->port != 0 && standard[i] != 0 && standard[i] != rule->port) {
-            continue;
-        }
-
-        other = policy_index_find(policy, rule->host, rule->wildcard,
-                                  standard[i]);
-        if (other) {
-            return other;
-        }
-    }
-
-    return NULL;
 }

@@ -1,4 +1,4 @@
-/* The index of a policy's hosts, kept with every rule that is added. */
+/* The hosts of a policy that is being made, kept with every rule added. */
 
 #pragma once
 
@@ -8,8 +8,8 @@
 /* Adds a rule to the policy's index, made when missing; -1: no memory. */
 int policy_index_add(policy_t *policy, policy_rule_t *rule);
 
-/* The rule of the host with exactly this port (0: without one), or NULL. */
-policy_rule_t *policy_index_find(const policy_t *policy, const char *host,
-    bool wildcard, uint16_t port);
+/* An earlier rule of the same host that serves one of this one's ports. */
+const policy_rule_t *policy_index_overlap(const policy_t *policy,
+    const policy_rule_t *rule);
 
 void policy_index_free(policy_t *policy);

@@ -81,6 +81,11 @@ policy_pem_free(policy_set_t *set)
     while (set->pems) {
         p = set->pems;
         set->pems = p->next;
+
+        if (p->data && set->data_free) {
+            set->data_free(p->data);
+        }
+
         free(p->text);
         free(p);
     }

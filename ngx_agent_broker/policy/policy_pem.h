@@ -11,6 +11,7 @@
 struct policy_pem_s {
     policy_pem_t  *next;
     char          *text;
+    void          *data;            /* its user's own, see data_free */
     char           hash[POLICY_HASH_LEN + 1];
 };
 

@@ -10,7 +10,6 @@
 #include "policy/policy_words.h"
 
 
-static void policy_set_free_rule(policy_set_t *set, policy_rule_t *rule);
 
 
 policy_set_t *
@@ -23,12 +22,44 @@ policy_set_new(void)
 void
 policy_set_free(policy_set_t *set)
 {
-    size_t     i, k;
+    size_t     i;
     policy_t  *policy;
 
     if (set == NULL) {
         return;
     }
+
+    policy_set_forget_rules(set);
+
+    for (i = 0; i < set->policies_count; i++) {
+        policy = set->policies[i];
+        policy_fields_free(policy_fields, policy);
+        free(policy->ports);
+        free(policy);
+    }
+
+    policy_fields_free(policy_set_fields, set);
+
+    if (set->pem == NULL) {
+        free(set->trusted_pem);
+    }
+
+    policy_pem_free(set);
+
+    for (i = 0; i < set->files_count; i++) {
+        free(set->files[i]);
+    }
+
+    free(set->files);
+    free(set);
+}
+
+
+void
+policy_set_forget_rules(policy_set_t *set)
+{
+    size_t     i, k;
+    policy_t  *policy;
 
     for (i = 0; i < set->policies_count; i++) {
 
@@ -36,33 +67,21 @@ policy_set_free(policy_set_t *set)
         policy_index_free(policy);
 
         for (k = 0; k < policy->rules_count; k++) {
-            policy_set_free_rule(set, policy->rules[k]);
+            policy_rule_free(policy->rules[k]);
         }
 
-        policy_fields_free(policy_fields, policy);
-        free(policy);
+        free(policy->rules);
+        policy->rules = NULL;
+        policy->rules_count = 0;
     }
-
-    policy_fields_free(policy_set_fields, set);
-
-    if (set->data && set->data_free) {
-        set->data_free(set->data);
-    }
-
-    if (set->pem == NULL) {
-        free(set->trusted_pem);
-    }
-
-    policy_pem_free(set);
-    free(set);
 }
 
 
-static void
-policy_set_free_rule(policy_set_t *set, policy_rule_t *rule)
+void
+policy_rule_free(policy_rule_t *rule)
 {
-    if (rule->data && set->data_free) {
-        set->data_free(rule->data);
+    if (rule == NULL) {
+        return;
     }
 
     if (rule->pem == NULL) {
@@ -72,8 +91,6 @@ policy_set_free_rule(policy_set_t *set, policy_rule_t *rule)
     policy_path_free(rule);
     policy_fields_free(policy_rule_fields, rule);
     free(rule->crl_pem);
-    free(rule->name);
-    free(rule->host);
     free(rule);
 }
 
@@ -173,9 +190,7 @@ policy_set_complete(policy_set_t *set)
                 rule->idle = policy->idle;
             }
 
-            if (policy_pem_adopt(set, &rule->trusted_pem, &rule->pem) != 0
-                || policy_rule_imply_methods(rule) != 0)
-            {
+            if (policy_pem_adopt(set, &rule->trusted_pem, &rule->pem) != 0) {
                 return -1;
             }
         }

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "policy/policy_fields.h"
+#include "policy/policy_text.h"
 #include "policy/policy_values.h"
 
 
@@ -31,10 +32,13 @@ typedef int  compare_t(const void *a, const void *b);
 
 
 static char *text_write(policy_set_t *set, const policy_t *policy,
-    size_t *len);
+    bool is_bare, size_t *len);
 static void text_set(coder_t *c);
 static void text_policy(coder_t *c, policy_t *policy);
-static void text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule);
+static policy_rule_t *text_rule(coder_t *c, policy_t *policy,
+    policy_rule_t *rule);
+static void text_reader(coder_t *c, const char *text, size_t n,
+    char err[POLICY_ERROR_MAX]);
 static policy_rule_t *text_read_host(coder_t *c, policy_t *policy);
 static void text_fields(coder_t *c, const policy_field_t *field, void *object,
     const char *separator);
@@ -42,7 +46,7 @@ static void text_list(coder_t *c, const policy_field_t *field, void *object);
 static void text_value(coder_t *c, const policy_field_t *field, void *object,
     void *value);
 static compare_t  text_compare_strings, text_compare_ranges, text_compare_ids,
-                  text_compare_rules, text_compare_policies;
+                  text_compare_policies;
 
 
 /* The lists: an item's size and the order. */
@@ -55,7 +59,7 @@ static const struct {
     [POLICY_RANGES] = { sizeof(address_range_t), text_compare_ranges },
     [POLICY_IDS] = { sizeof(uint32_t), text_compare_ids },
     [POLICY_WRITABLE] = { sizeof(policy_writable_t), text_compare_strings },
-    [POLICY_RULES] = { sizeof(policy_rule_t *), text_compare_rules },
+    [POLICY_RULES] = { sizeof(policy_rule_t *), policy_text_compare_rules },
     [POLICY_POLICIES] = { sizeof(policy_t *), text_compare_policies },
 };
 
@@ -63,14 +67,14 @@ static const struct {
 char *
 policy_set_dump(policy_set_t *set, size_t *len)
 {
-    return text_write(set, NULL, len);
+    return text_write(set, NULL, false, len);
 }
 
 
 char *
 policy_dump(const policy_t *policy, size_t *len)
 {
-    return text_write(policy->set, policy, len);
+    return text_write(policy->set, policy, false, len);
 }
 
 
@@ -79,13 +83,8 @@ policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
 {
     coder_t  c;
 
-    memset(&c, 0, sizeof(coder_t));
+    text_reader(&c, text, n, err);
 
-    c.reading = true;
-    c.start = text;
-    c.p = text;
-    c.end = text + n;
-    c.err = err;
     c.hashing = true;
     c.set = policy_set_new();
 
@@ -107,21 +106,44 @@ policy_set_load(const char *text, size_t n, char err[POLICY_ERROR_MAX])
 }
 
 
+static void
+text_reader(coder_t *c, const char *text, size_t n,
+    char err[POLICY_ERROR_MAX])
+{
+    memset(c, 0, sizeof(coder_t));
+
+    c->reading = true;
+    c->start = text;
+    c->p = text;
+    c->end = text + n;
+    c->err = err;
+}
+
+
+char *
+policy_text_bare(policy_set_t *set, const policy_t *policy, size_t *len)
+{
+    return text_write(set, policy, true, len);
+}
+
+
 /* The set's text, or only that of a policy. */
 
 static char *
-text_write(policy_set_t *set, const policy_t *policy, size_t *len)
+text_write(policy_set_t *set, const policy_t *policy, bool is_bare,
+    size_t *len)
 {
     coder_t  c;
 
     memset(&c, 0, sizeof(coder_t));
     c.set = set;
+    c.bare = is_bare;
 
     if (policy) {
         text_policy(&c, (policy_t *) policy);   /* only read from */
 
     } else {
-        c.hashing = true;
+        c.hashing = !is_bare;
         text_set(&c);
     }
 
@@ -195,41 +217,28 @@ text_policy(coder_t *c, policy_t *policy)
 }
 
 
-static void
+static policy_rule_t *
 text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule)
 {
-    uint64_t  port;
-
-    coder_text(c, "{\"host\":");
-
     if (c->reading) {
+
+        coder_text(c, "{\"host\":");
 
         rule = text_read_host(c, policy);
 
         if (rule == NULL) {
             c->failed = true;
-            return;
+            return NULL;
         }
+
+        text_fields(c, policy_rule_fields, rule, ",");
 
     } else {
-
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it writes */
-        coder_text(c, rule->wildcard ? "\"*." : "\"");
-        coder_text(c, rule->host);      /* nothing to escape */
-        coder_text(c, "\",\"ports\":[");
-
-        if (rule->port) {
-            port = rule->port;
-            coder_number(c, &port, 0, 0);
-
-        } else {
-            coder_text(c, "80,443");
-        }
-
-        coder_text(c, "]");
+        policy_text_host(c, rule->host, rule->wildcard, rule->port);
+        policy_text_attributes(c, rule);
     }
 
-    text_fields(c, policy_rule_fields, rule, ",");
     coder_text(c, "}");
 
     /* no method would mean GET and HEAD, which the text always spells */
@@ -237,6 +246,74 @@ text_rule(coder_t *c, policy_t *policy, policy_rule_t *rule)
     if (coder_has_read(c) && rule->methods_count == 0) {
         coder_unexpected(c);
     }
+
+    return rule;
+}
+
+
+void
+policy_text_host(coder_t *c, const char *host, bool wildcard, uint16_t port)
+{
+    uint64_t  number;
+
+    coder_text(c, wildcard ? "{\"host\":\"*." : "{\"host\":\"");
+    coder_text(c, host);                /* nothing to escape */
+    coder_text(c, "\",\"ports\":[");
+
+    if (port) {
+        number = port;
+        coder_number(c, &number, 0, 0);
+
+    } else {
+        coder_text(c, "80,443");
+    }
+
+    coder_text(c, "]");
+}
+
+
+void
+policy_text_attributes(coder_t *c, policy_rule_t *rule)
+{
+    if (policy_rule_imply_methods(rule) != 0) {
+        c->failed = true;
+        return;
+    }
+
+    text_fields(c, policy_rule_fields, rule, ",");
+}
+
+
+policy_rule_t *
+policy_text_rule(policy_t *policy, const char *text, size_t n,
+    char err[POLICY_ERROR_MAX])
+{
+    coder_t         c;
+    policy_rule_t  *rule;
+
+    text_reader(&c, text, n, err);
+
+    c.set = policy->set;
+    c.one_rule = true;
+
+    rule = text_rule(&c, policy, NULL);
+
+    if (!c.failed && c.p != c.end) {
+        coder_unexpected(&c);
+    }
+
+    if (!c.failed) {
+        coder_check(&c, policy_rule_check(rule, err));
+    }
+
+    free(c.word);
+
+    if (c.failed && rule) {
+        policy_rule_free(rule);
+        rule = NULL;
+    }
+
+    return rule;
 }
 
 
@@ -276,7 +353,9 @@ text_read_host(coder_t *c, policy_t *policy)
                         (unsigned) port);
     }
 
-    return c->failed ? NULL : policy_add_rule(policy, host, c->err);
+    return c->failed ? NULL
+           : c->one_rule ? policy_rule_new(host, c->err)
+                         : policy_add_rule(policy, host, c->err);
 }
 
 
@@ -314,6 +393,11 @@ text_list(coder_t *c, const policy_field_t *field, void *object)
             text_value(c, field, object, NULL);
         }
 
+        return;
+    }
+
+    if (field->kind == POLICY_RULES && c->bare) {
+        coder_text(c, "]");
         return;
     }
 
@@ -433,7 +517,7 @@ text_value(coder_t *c, const policy_field_t *field, void *object, void *value)
         break;
 
     case POLICY_RULES:
-        text_rule(c, object, value ? *(policy_rule_t **) value : NULL);
+        (void) text_rule(c, object, value ? *(policy_rule_t **) value : NULL);
         break;
 
     case POLICY_POLICIES:
@@ -476,8 +560,8 @@ text_compare_ids(const void *a, const void *b)
 }
 
 
-static int
-text_compare_rules(const void *a, const void *b)
+int
+policy_text_compare_rules(const void *a, const void *b)
 {
     int                   rc;
     const policy_rule_t  *x, *y;

@@ -299,6 +299,9 @@ ngx_agent_decide_find(const policy_t *policy, const authority_t *name,
     case POLICY_NO_PORT:
         return NGX_AGENT_REASON_PORT;
 
+    case POLICY_STALE:
+        return NGX_AGENT_REASON_CHANGED;
+
     default: /* POLICY_FOUND */
         return NGX_AGENT_REASON_RULE;
     }

@@ -219,7 +219,8 @@ static const char *
 ngx_agent_refuse_hint_hosts(const policy_t *policy,
     char text[NGX_AGENT_HINT_MAX])
 {
-    size_t  i, n, len;
+    size_t                i, n, len;
+    const policy_rule_t  *rule;
 
     n = policy ? policy->rules_count : 0;
 
@@ -229,9 +230,10 @@ ngx_agent_refuse_hint_hosts(const policy_t *policy,
 
     for (i = 0; i < n; i++) {
 
-        /* cppcheck-suppress nullPointer; without a policy n is 0 */
-        if (!ngx_agent_refuse_hint_word(text, &len, policy->rules[i]->name,
-                                        n - i))
+        rule = policy_rule_at(policy, i);
+
+        if (rule == NULL
+            || !ngx_agent_refuse_hint_word(text, &len, rule->name, n - i))
         {
             break;
         }

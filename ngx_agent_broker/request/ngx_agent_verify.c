@@ -5,6 +5,7 @@
  */
 
 
+#include "policy/policy_pem.h"
 #include "request/ngx_agent_request.h"
 
 #include <openssl/ssl.h>
@@ -190,8 +191,8 @@ ngx_agent_verify_store(const policy_rule_t *rule, SSL *ssl)
     BIO                    *bio;
     STACK_OF(X509_OBJECT)  *system;
 
-    if (rule->data) {
-        return rule->data;
+    if (rule->pem->data) {
+        return rule->pem->data;
     }
 
     bio = BIO_new_mem_buf(rule->trusted_pem, -1);
@@ -238,7 +239,7 @@ ngx_agent_verify_store(const policy_rule_t *rule, SSL *ssl)
         }
     }
 
-    ((policy_rule_t *) rule)->data = store;
+    rule->pem->data = store;
 
     return store;
 }

@@ -53,8 +53,8 @@ typedef struct {
     ngx_shm_zone_t           *audit_zone;
 
     policy_set_t             *set;          /* as configured */
-    char                     *set_text;     /* its dump */
-    size_t                    set_len;
+    u_char                   *snapshot;     /* of it, until init_module */
+    size_t                    snapshot_len;
 
     policy_t                 *policy;       /* the block being read */
     policy_rule_t            *rule;

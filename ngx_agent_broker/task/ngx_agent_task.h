@@ -305,9 +305,10 @@ typedef struct {
 } ngx_agent_connection_t;
 
 
-/* A worker's compiled policies; requests hold references. */
+/* A worker's view of policies; requests hold references. */
 
 typedef struct {
+    ngx_queue_t    queue;                   /* of those that can look up */
     policy_set_t  *policies;
     uint64_t       generation;
     ngx_uint_t     references;
@@ -331,9 +332,6 @@ uint64_t ngx_agent_zone_generation(void);
 
 /* Which start of the broker this is, kept by reloads. */
 uint64_t ngx_agent_zone_instance(void);
-
-/* The newest policies' text (malloc'd) and generation. */
-char *ngx_agent_zone_text(size_t *len, uint64_t *generation);
 
 /*
  * Copies a credential's value to dst; returns its length, 0 when there is

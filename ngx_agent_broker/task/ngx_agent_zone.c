@@ -1,18 +1,18 @@
 /*
  * Shared memory.  Two zones, both kept over reloads:
  *
- *   agent_broker  the policies' text of the newest generation, and a slot for
- *                 each live task (owner, counters, refusals);
+ *   agent_broker  the policies of the newest generation, and a slot for each
+ *                 live task (owner, counters, refusals);
  *   agent_vault   the credentials' values, locked into memory and left out of
  *                 core dumps.
  *
- * A new configuration's text is put into the zone while the zones are set up
- * (there it may fail, and the reload with it), and made the current one when
- * the configuration has started (there nothing can fail).  Nobody keeps a
- * pointer into the zone: a worker copies the text under the lock, looks a
- * slot up by its task's id each time, and copies what it says.  So there is
- * nothing to count, and a worker that is killed leaves nothing pinned; the
- * master releases the locks it held.
+ * A new configuration's policies are put into the zone while the zones are set
+ * up (there it may fail, and the reload with it), and made the current ones
+ * when the configuration has started (there nothing can fail).  A worker keeps
+ * no pointer into the zone but to the policies: it looks a slot up by its
+ * task's id each time, and copies what it says.  Who reads which policies is
+ * written beside them (ngx_agent_snapshots.c), so a worker that is killed
+ * leaves nothing pinned; the master releases the locks it held.
  */
 
 
@@ -58,10 +58,12 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     ngx_cycle_t            *old;
     ngx_agent_main_conf_t  *oamcf;
 
-    /* the old text and the new one are there together during a reload */
+    need = ngx_agent_snapshots_size(amcf->snapshot_len)
+           + ngx_agent_zone_slots(amcf->tasks) + NGX_AGENT_ZONE_SPARE;
 
-    need = 2 * amcf->set_len + ngx_agent_zone_slots(amcf->tasks)
-           + NGX_AGENT_ZONE_SPARE;
+    /* and what the allocator writes down of each page */
+
+    need += need / 128;
 
     if (amcf->zone_size < need) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -141,7 +143,6 @@ ngx_agent_zone_add_one(ngx_conf_t *cf, const char *name, size_t size,
 static ngx_int_t
 ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    u_char                 *text;
     ngx_slab_pool_t        *pool;
     ngx_agent_zone_t       *zone;
     ngx_agent_main_conf_t  *amcf;
@@ -168,35 +169,21 @@ ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             return NGX_ERROR;
         }
 
+        zone->current = NGX_AGENT_SNAPSHOTS;
+        zone->pending = NGX_AGENT_SNAPSHOTS;
+
         pool->data = zone;
         pool->log_nomem = 0;
     }
 
-    zone = pool->data;
-
-    ngx_shmtx_lock(&pool->mutex);
-
-    if (zone->pending.text) {
-        /* of a configuration that did not start */
-        ngx_slab_free_locked(pool, zone->pending.text);
-        zone->pending.text = NULL;
-    }
-
-    text = ngx_slab_alloc_locked(pool, amcf->set_len + 1);
-
-    if (text) {
-        ngx_memcpy(text, amcf->set_text, amcf->set_len + 1);
-        zone->pending.text = text;
-        zone->pending.len = amcf->set_len;
-    }
-
-    ngx_shmtx_unlock(&pool->mutex);
-
-    if (text == NULL) {
+    if (ngx_agent_snapshots_add(pool->data, pool, amcf->snapshot,
+                                amcf->snapshot_len)
+        != NGX_OK)
+    {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "\"agent_zone\" has no room for %uz bytes of policies: "
                       "live tasks fill it; make it larger and restart, "
-                      "or reload when they have ended", amcf->set_len);
+                      "or reload when they have ended", amcf->snapshot_len);
         return NGX_ERROR;
     }
 
@@ -293,7 +280,7 @@ ngx_agent_zone_vault_init(ngx_shm_zone_t *shm_zone, void *data)
 void
 ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 {
-    u_char             *old, digest[SHA256_DIGEST_LENGTH];
+    u_char              digest[SHA256_DIGEST_LENGTH];
     ngx_agent_zone_t   *zone;
     ngx_agent_vault_t  *vault;
 
@@ -328,15 +315,7 @@ ngx_agent_zone_publish(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
         vault->revision++;
     }
 
-    old = zone->current.text;
-    zone->current = zone->pending;
-    zone->pending.text = NULL;
-
-    if (old) {
-        ngx_slab_free_locked(ngx_agent_pool, old);
-    }
-
-    zone->generation++;
+    ngx_agent_snapshots_publish(zone);
 
     ngx_shmtx_unlock(&ngx_agent_vault_pool->mutex);
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
@@ -363,28 +342,6 @@ uint64_t
 ngx_agent_zone_instance(void)
 {
     return ngx_agent_zone->instance;
-}
-
-
-char *
-ngx_agent_zone_text(size_t *len, uint64_t *generation)
-{
-    char  *text;
-
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    text = malloc(ngx_agent_zone->current.len + 1);
-
-    if (text) {
-        ngx_memcpy(text, ngx_agent_zone->current.text,
-                   ngx_agent_zone->current.len + 1);
-        *len = ngx_agent_zone->current.len;
-        *generation = ngx_agent_zone->generation;
-    }
-
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
-
-    return text;
 }
 
 

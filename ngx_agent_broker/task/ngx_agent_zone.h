@@ -9,10 +9,27 @@
 #include "task/ngx_agent_task.h"
 
 
+/* of the same few policies: more than are read while reloads follow closely */
+
+#define NGX_AGENT_SNAPSHOTS   16
+#define NGX_AGENT_READERS     512           /* workers at once */
+
+
+/* The memory of a snapshot (policy_snapshot.h), which is used again. */
+
 typedef struct {
-    u_char      *text;
+    u_char      *data;
     size_t       len;
-} ngx_agent_text_t;
+    size_t       size;
+} ngx_agent_snapshot_t;
+
+
+/* A worker that reads a snapshot. */
+
+typedef struct {
+    ngx_pid_t    pid;                       /* 0: none */
+    ngx_uint_t   snapshot;
+} ngx_agent_reader_t;
 
 
 typedef struct {
@@ -23,9 +40,11 @@ typedef struct {
 
     uint64_t            instance;       /* drawn when the broker started */
 
-    ngx_agent_text_t    current;
-    ngx_agent_text_t    pending;        /* of a configuration not started */
+    ngx_agent_snapshot_t  snapshots[NGX_AGENT_SNAPSHOTS];
+    ngx_uint_t          current;        /* which of them; or _SNAPSHOTS */
+    ngx_uint_t          pending;        /* of a configuration not started */
     ngx_atomic_t        generation;     /* of current; read without the lock */
+    ngx_agent_reader_t  readers[NGX_AGENT_READERS];
 } ngx_agent_zone_t;
 
 
@@ -41,6 +60,31 @@ extern ngx_agent_zone_t  *ngx_agent_zone;
  */
 ngx_agent_slot_t *ngx_agent_slot_lock(const u_char *id);
 void ngx_agent_slot_unlock(void);
+
+
+/* ngx_agent_snapshots.c */
+
+/* What two snapshots of len bytes take in the zone. */
+size_t ngx_agent_snapshots_size(size_t len);
+
+/*
+ * In the master: puts a snapshot into the zone, not yet for workers.  Waits
+ * for workers that have to leave an older one.
+ */
+ngx_int_t ngx_agent_snapshots_add(ngx_agent_zone_t *zone,
+    ngx_slab_pool_t *pool, const u_char *data, size_t len);
+
+/* Under the zone's lock: what was added is the newest one now. */
+void ngx_agent_snapshots_publish(ngx_agent_zone_t *zone);
+
+/*
+ * In a worker: the newest snapshot, which stays until this worker takes the
+ * next one or none.  NGX_ERROR: there are too many workers.
+ */
+ngx_int_t ngx_agent_snapshots_take(ngx_agent_zone_t *zone,
+    ngx_slab_pool_t *pool, const u_char **data, size_t *len,
+    uint64_t *generation);
+void ngx_agent_snapshots_leave(ngx_agent_zone_t *zone, ngx_slab_pool_t *pool);
 
 
 /* Under the zone's lock. */

@@ -1,27 +1,30 @@
 /*
  * A text of policies, and a `host` word.  What loads is dumped and loaded
- * again as the same bytes, finds its own rules, and has passed the checks.
+ * again as the same bytes, and its snapshot, which has the same hashes, finds
+ * its own rules, which have passed the checks.
  */
 
 #include "fuzz.h"
 
-#include "policy/policy.h"
+#include "policy/policy_snapshot.h"
 
 
 static void
-check_policy(const policy_t *policy)
+check_policy(const policy_t *policy, const policy_t *original)
 {
     char                  err[POLICY_ERROR_MAX], text[300];
     size_t                i;
     authority_t           a;
     const policy_rule_t  *rule, *found;
 
-    must(policy_check(policy, err) == 0);
-    must(strlen(policy->hash) == POLICY_HASH_LEN);
+    must(policy_check(original, err) == 0);
+    must(strcmp(policy->hash, original->hash) == 0);
+    must(policy->rules_count == original->rules_count);
 
     for (i = 0; i < policy->rules_count; i++) {
 
-        rule = policy->rules[i];
+        rule = policy_rule_at(policy, i);
+        must(rule != NULL);
 
         (void) snprintf(text, sizeof(text), "%s%s%s%s:%u",
                         rule->wildcard ? "x." : "",
@@ -83,9 +86,10 @@ fuzz_host(const uint8_t *data, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char           err[POLICY_ERROR_MAX], *one, *two;
-    size_t         i, n, m;
-    policy_set_t  *set, *again;
+    char            err[POLICY_ERROR_MAX], *one, *two;
+    size_t          i, n, m;
+    policy_set_t   *set, *again;
+    unsigned char  *snapshot;
 
     fuzz_host(data, size);
 
@@ -97,12 +101,22 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
 
-    for (i = 0; i < set->policies_count; i++) {
-        check_policy(set->policies[i]);
-    }
-
     one = policy_set_dump(set, &n);
     must(one != NULL);
+
+    snapshot = policy_snapshot_make(set, &m);
+    must(snapshot != NULL);
+
+    again = policy_snapshot_open(snapshot, m, err);
+    must(again != NULL && again->policies_count == set->policies_count);
+
+    for (i = 0; i < set->policies_count; i++) {
+        check_policy(again->policies[i],
+                     policy_set_find(set, again->policies[i]->name));
+    }
+
+    policy_set_free(again);
+    free(snapshot);
 
     again = policy_set_load(one, n, err);
     must(again != NULL);

@@ -1,0 +1,150 @@
+#!/usr/bin/perl
+
+# A policy of many hosts is judged as one of few: what is found, what a reload
+# changes for connections that are open, what the zone must hold, and that no
+# worker, killed or not, keeps an old list.
+#
+# sanitizers: a snapshot in shared memory is read by offsets
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use JSON::PP ();
+use Test::More;
+
+my $hosts = $ENV{MANY_HOSTS} // 10_000;
+
+my $t    = AgentTest->new;
+my $up   = $t->upstream(names => ['api.internal', 'late.internal']);
+my $port = $up->port;
+my $rule = $t->rule;
+
+# among the others, before and behind them
+sub policy ($extra = '', $n = $hosts) {
+    my $many = join '', map { "host h$_.svc.example.com;\n" } 1 .. $n / 2;
+    my $more = join '', map { "host *.w$_.svc.example.com { methods POST; }\n" }
+                        1 .. $n / 2;
+    return "agent_policy analysis {\n$many host api.internal:$port { path "
+           . "^/echo; $rule }\n$more$extra}\n";
+}
+
+sub too_small ($policy, $size) {
+    my ($ok, $said) = $t->nginx_t(http => $t->policy_http(policy => $policy,
+                                  http => "agent_zone $size;"));
+    return $ok ? undef : $said;
+}
+
+my ($need) = (too_small(policy(), '8k') // '') =~ /they need "agent_zone (\d+)k"/;
+
+subtest 'a zone that is too small is refused with the size that is needed'
+    => sub {
+    ok($need, 'nginx -t names it');
+    cmp_ok($need, '>', $hosts * 2 * 40 / 1024, 'it grows with the hosts');
+    like(too_small(policy(), ($need - 1) . 'k'),
+         qr/"agent_zone \d+" is too small for the policies/,
+         'one kilobyte less is refused');
+    is(too_small(policy(), "${need}k"), undef, 'it is enough for nginx -t');
+    is(too_small("include $AgentTest::ROOT/conf/policies/*.conf;\n"
+                 =~ s/^/agent_policy x { }\n/r, '8m') =~ /too small/ ? 1 : 0, 0,
+       'the default is enough for the policies as shipped');
+};
+
+my $b = $t->broker(names => [qw(api.internal late.internal)], workers => 2,
+                   http => "agent_zone ${need}k;", policy => policy());
+my ($l, $task) = $b->task;
+
+sub reason ($url, %opt) {
+    my $r = $l->get($url, %opt);
+    my $said = eval { JSON::PP::decode_json($r->{body}) } // {};
+    return $r->{status} == 200 ? 'ok' : $said->{reason} // $r->{raw};
+}
+
+subtest 'each host is found, and no other' => sub {
+    is($task->{hosts_count}, $hosts + 1, 'the launcher is told how many');
+    is(scalar @{ $task->{hosts} }, 64, 'the launcher is told 64 of them');
+    is(reason("http://api.internal:$port/echo"), 'ok', 'the host with a port');
+    for my $n (1, 2, $hosts / 2) {
+        is(reason("http://h$n.svc.example.com/", method => 'POST'),
+           'method_not_allowed', "host $n");
+        is(reason("http://h$n.svc.example.com:81/"), 'port_not_allowed',
+           "host $n on another port");
+        is(reason("http://a.w$n.svc.example.com/"), 'method_not_allowed',
+           "a name below wildcard $n");
+        is(reason("http://w$n.svc.example.com/"), 'host_not_allowed',
+           "wildcard $n itself");
+    }
+    is(reason('http://h0.svc.example.com/'), 'host_not_allowed',
+       'a host that is none of them');
+    is(reason("http://h@{[$hosts / 2 + 1]}.svc.example.com/"),
+       'host_not_allowed', 'a host behind the last');
+};
+
+subtest 'jail policy tells of as many as a line carries' => sub {
+    my $r = $t->jail(['policy', '--control', $b->control, 'analysis']);
+    is($r->{status}, 0, 'it is delivered') or diag $r->{err};
+    my $said = eval { JSON::PP::decode_json($r->{out}) } // {};
+    is($said->{rules_count}, $hosts + 1, 'it has the number of all');
+    cmp_ok(scalar @{ $said->{rules} // [] }, '>', 60, 'it has rules');
+    $r = $t->jail(['policy', '--control', $b->control, 'analysis', '--ask',
+                   'POST', "https://x.w@{[$hosts / 2]}.svc.example.com/"]);
+    is($r->{status}, 0, 'a request to the last one is allowed') or diag $r->{out};
+};
+
+sub read_all ($id, $re) {
+    my $text = '';
+    AgentTest::wait_for("$re", sub {
+        my $got = $l->do(read => { id => $id, timeout => 5 });
+        $text .= $got->{data} // '';
+        return $text =~ $re || $got->{eof} || $got->{error};
+    });
+    return $text;
+}
+
+subtest 'a connection from before a reload is judged by the new list' => sub {
+    for my $id ('old', 'gone') {
+        $l->do(open => { id => $id, port => 8899 });
+        $l->do(write => { id => $id, data => 'GET ' });
+    }
+    is(reason("http://api.internal:$port/echo"), 'ok',
+       'the worker has accepted them, and uses the old list');
+    $b->configure(policy => policy("host late.internal:$port { $rule }\n")
+                            =~ s/path \^\/echo/path ^\/other/r);
+    $b->signal('HUP');
+    $b->audit_wait('config', action => 'reload');
+    $l->do(write => { id => 'old', data => "http://late.internal:$port/echo "
+        . "HTTP/1.1\r\nHost: late.internal:$port\r\n\r\n" });
+    like(read_all('old', qr/\r\n\r\n./s), qr{^HTTP/1\.1 200},
+         'a host that is new is allowed');
+    $l->do(write => { id => 'gone', data => "http://api.internal:$port/echo "
+        . "HTTP/1.1\r\nHost: api.internal:$port\r\n\r\n" });
+    like(read_all('gone', qr/\}/), qr{^HTTP/1\.1 403 .*path_not_allowed}s,
+         'a path that is not allowed now is refused');
+    $l->stop;
+};
+
+# The zone has room for two lists.  Each reload needs the one that no worker
+# reads any more, also of those that were killed while they read it.
+
+subtest 'reloads and killed workers leave no list behind' => sub {
+    for my $i (1 .. 6) {
+        my ($with) = $b->task;
+        kill 'KILL', $b->workers if $i % 2;
+        ok($b->reload(policy => policy("host r$i.example;\n")), "reload $i");
+        $with->stop;
+        my ($again, $opened) = $b->task;
+        is($opened->{hosts_count}, $hosts + 2, "reload $i is in force");
+        $again->stop;
+    }
+    ok($b->reload(policy => policy('', 2)), 'a reload to a short list');
+    ok($b->reload(policy => policy('')), 'a reload back to the long one');
+    my $ok = $b->reload(policy => policy('', $hosts * 2));
+    ok(!$ok, 'a list that is too long for the zone is refused');
+    like($b->error_log, qr/is too small for the policies/, 'it says so');
+    my ($last) = $b->task;
+    $last->stop;
+};
+
+$b->is_clean(ignore => qr{exited on signal 9|is too small for});
+
+done_testing;
