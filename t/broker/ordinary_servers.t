@@ -154,7 +154,7 @@ sub request ($line, $headers = '', $body = '') {
 }
 
 sub raw_path ($answer) {
-    return '/raw?b64=' . encode_base64($answer, '') =~ s/\+/%2B/gr
+    return '/cut?b64=' . encode_base64($answer, '') =~ s/\+/%2B/gr
                                                     =~ s/=/%3D/gr;
 }
 
