@@ -71,7 +71,8 @@
  *
  *   task/      knows the live tasks, and what they have used
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
- *                ngx_agent_given.c (sockets of a launcher) ngx_agent_zone.h
+ *                ngx_agent_given.c (sockets of a launcher) ngx_agent_peers.c
+ *                (what a user may make the broker do) ngx_agent_zone.h
  *                ngx_agent_zone.c ngx_agent_snapshots.c (policies)
  *                ngx_agent_slot.c ngx_agent_share.c ngx_agent_usage.c
  *                ngx_agent_refusals.c ngx_agent_logged.c (shared memory)
@@ -230,6 +231,16 @@ static ngx_command_t  ngx_agent_commands[] = {
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_agent_main_conf_t, tasks),
       &ngx_agent_tasks_bounds },
+
+    { ngx_string("agent_control_connections"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_num_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_agent_main_conf_t, control_connections),
+      &ngx_agent_tasks_bounds },
+
+    NGX_AGENT_DIRECTIVE("agent_opens", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+                        ngx_agent_main_conf_opens, 0),
 
     NGX_AGENT_DIRECTIVE("agent_ca", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
                         ngx_agent_main_conf_ca, 0),

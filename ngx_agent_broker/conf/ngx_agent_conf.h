@@ -40,6 +40,8 @@ char *ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf);
 /* agent_vault; agent_audit and agent_state; agent_ca */
 char *ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
+char *ngx_agent_main_conf_opens(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
 char *ngx_agent_main_conf_path(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd,

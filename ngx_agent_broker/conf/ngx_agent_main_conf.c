@@ -35,6 +35,9 @@ ngx_agent_main_conf_create(ngx_conf_t *cf)
 
     amcf->zone_size = NGX_CONF_UNSET_SIZE;
     amcf->tasks = NGX_CONF_UNSET;
+    amcf->control_connections = NGX_CONF_UNSET;
+    amcf->opens_rate = 50;
+    amcf->opens_burst = 100;
     amcf->audit_fd = NGX_INVALID_FILE;
     amcf->state_fd = NGX_INVALID_FILE;
     amcf->set = policy_set_new();
@@ -52,6 +55,7 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
 
     ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
     ngx_conf_init_value(amcf->tasks, 1024);
+    ngx_conf_init_value(amcf->control_connections, 64);
 
     if (amcf->state_dir.len == 0) {
         ngx_str_set(&amcf->state_dir, "agent-state");
@@ -64,6 +68,52 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
             return NGX_CONF_ERROR;
         }
     }
+
+    return NGX_CONF_OK;
+}
+
+
+/* agent_opens Nr/s [burst=N] */
+
+char *
+ngx_agent_main_conf_opens(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    ngx_int_t   rate, burst;
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    rate = NGX_ERROR;
+
+    if (value[1].len > 3
+        && ngx_strncmp(value[1].data + value[1].len - 3, "r/s", 3) == 0)
+    {
+        rate = ngx_atoi(value[1].data, value[1].len - 3);
+    }
+
+    burst = 2 * rate;
+
+    if (cf->args->nelts == 3) {
+        burst = NGX_ERROR;
+
+        if (value[2].len > 6
+            && ngx_strncmp(value[2].data, "burst=", 6) == 0)
+        {
+            burst = ngx_atoi(value[2].data + 6, value[2].len - 6);
+        }
+    }
+
+    if (rate < 1 || rate > 100000 || burst < 1 || burst > 1000000) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value in \"agent_opens\" directive: it "
+                           "must be \"Nr/s\" or \"Nr/s burst=N\", from 1r/s "
+                           "to 100000r/s, and a burst from 1 to 1000000");
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->opens_rate = rate;
+    amcf->opens_burst = burst;
 
     return NGX_CONF_OK;
 }

@@ -17,7 +17,6 @@
 
 
 #define NGX_AGENT_OPEN_TIMEOUT   5000       /* to open or resume, ms */
-#define NGX_AGENT_PER_UID        256        /* control connections of one uid */
 #define NGX_AGENT_SWEEP          1000
 
 #define NGX_AGENT_REFUSED_LINGER 1000       /* ms, for what it came to ask */
@@ -33,6 +32,7 @@ static const char *ngx_agent_control_lost(ngx_agent_launcher_t *l);
 
 
 static ngx_queue_t       ngx_agent_launchers;
+static ngx_uint_t        ngx_agent_launchers_count;
 static ngx_rbtree_t      ngx_agent_launchers_ids;
 static ngx_rbtree_node_t ngx_agent_launchers_sentinel;
 static ngx_event_t       ngx_agent_sweep_event;
@@ -157,6 +157,7 @@ ngx_agent_control_new(ngx_agent_srv_conf_t *ascf, ngx_socket_t s, uint64_t id)
                   ->main_conf[ngx_agent_broker_module.ctx_index];
 
     ngx_queue_insert_tail(&ngx_agent_launchers, &l->queue);
+    ngx_agent_launchers_count++;
 
     l->node.key = id;
     ngx_rbtree_insert(&ngx_agent_launchers_ids, &l->node);
@@ -172,10 +173,7 @@ ngx_agent_control_new(ngx_agent_srv_conf_t *ascf, ngx_socket_t s, uint64_t id)
 static ngx_int_t
 ngx_agent_control_admit(ngx_agent_launcher_t *l)
 {
-    ngx_uint_t             n;
-    ngx_queue_t           *q;
-    ngx_connection_t      *c;
-    ngx_agent_launcher_t  *other;
+    ngx_connection_t  *c;
 
     c = l->connection;
 
@@ -198,20 +196,34 @@ ngx_agent_control_admit(ngx_agent_launcher_t *l)
 
     ngx_add_timer(c->read, NGX_AGENT_OPEN_TIMEOUT);
 
-    n = 0;
+    /*
+     * A worker's connections are for boxes too: of those that are left to
+     * launchers each needs some more for its doors.
+     */
 
-    ngx_agent_queue_each(q, &ngx_agent_launchers) {
-        other = ngx_queue_data(q, ngx_agent_launcher_t, queue);
-        n += (other->peer.uid == l->peer.uid);
+    if (ngx_agent_launchers_count > ngx_cycle->connection_n / 4) {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
+                                  "launchers have a fourth of a worker's "
+                                  "connections: raise \"worker_connections\"");
+
+    } else if (ngx_agent_peer_connect(l->peer.uid,
+                                      l->amcf->control_connections)
+               != NGX_OK)
+    {
+        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
+                                  "uid %u already has %d control connections: "
+                                  "close one, or raise "
+                                  "\"agent_control_connections\"",
+                                  (unsigned) l->peer.uid,
+                                  (int) l->amcf->control_connections);
+
+    } else {
+        l->counted = 1;
     }
 
-    if (n > NGX_AGENT_PER_UID) {
-        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
-                                  "this user already has %d control "
-                                  "connections",
-                                  NGX_AGENT_PER_UID);
-
-    } else if (ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd))) {
+    if (l->phase == NGX_AGENT_NEW
+        && ngx_agent_slot_netns_used(ngx_agent_given_netns(c->fd)))
+    {
         ngx_agent_launcher_refuse(l, PROTOCOL_NOT_ALLOWED,
                                   "a launcher cannot run inside a box");
     }
@@ -371,6 +383,9 @@ ngx_agent_control_finish(ngx_agent_launcher_t *l)
     json_decref(l->request);
     free(l->out);
 
+    ngx_agent_launcher_uncount(l);
+
+    ngx_agent_launchers_count--;
     ngx_queue_remove(&l->queue);
     ngx_rbtree_delete(&ngx_agent_launchers_ids, &l->node);
 

@@ -227,6 +227,10 @@ ngx_agent_launcher_drain(ngx_agent_launcher_t *l)
     ngx_agent_task_close_doors(l->task);
     l->phase = NGX_AGENT_DRAINED;
 
+    /* the launcher needs a second one now */
+
+    ngx_agent_launcher_uncount(l);
+
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, l->connection->log, 0,
                    "agent: task %*s drained", (size_t) PROTOCOL_ID_LEN,
                    l->task->id);
@@ -345,6 +349,16 @@ ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
         == NGX_OK)
     {
         ngx_agent_events_task_end(l->task->id, &view, reason, request);
+    }
+}
+
+
+void
+ngx_agent_launcher_uncount(ngx_agent_launcher_t *l)
+{
+    if (l->counted) {
+        l->counted = 0;
+        ngx_agent_peer_disconnect(l->peer.uid);
     }
 }
 

@@ -67,6 +67,7 @@ typedef struct {
     json_t                *request;         /* of `close`, while cutting */
     ngx_agent_end_e        over;            /* cut by a bound of its own */
     unsigned               ended:1;         /* it sends no more */
+    unsigned               counted:1;       /* among its user's */
     unsigned               lingers:1;       /* refused before it has asked */
 } ngx_agent_launcher_t;
 
@@ -162,6 +163,9 @@ void ngx_agent_launcher_closed(ngx_agent_launcher_t *l);
 /* Writes the task's end, if its lease is still this worker's. */
 void ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
     json_t *request);
+
+/* It is no longer one of its user's: it has ended, or is drained. */
+void ngx_agent_launcher_uncount(ngx_agent_launcher_t *l);
 
 /* Closes what was handed over and not used. */
 void ngx_agent_launcher_drop_fds(ngx_agent_launcher_t *l);

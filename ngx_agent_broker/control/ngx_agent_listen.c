@@ -9,6 +9,7 @@
 
 #define NGX_AGENT_LOCK_WAIT  2500           /* ms, for a broker that ends */
 #define NGX_AGENT_LOCK_LOOK  10
+#define NGX_AGENT_BACKLOG    4096           /* or net.core.somaxconn */
 
 
 static ngx_int_t ngx_agent_listen_directory(ngx_conf_t *cf,
@@ -89,7 +90,7 @@ ngx_agent_listen_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ls->logp = &cf->cycle->new_log;
     ls->log.data = &ls->addr_text;
     ls->log.handler = ngx_accept_log_error;
-    ls->backlog = NGX_LISTEN_BACKLOG;
+    ls->backlog = NGX_AGENT_BACKLOG;
     ls->rcvbuf = -1;
     ls->sndbuf = -1;
 

@@ -1,9 +1,10 @@
 /*
  * Refusals of the control socket in the audit.  Any user that reaches the
  * socket can cause refusals without end.  They must not fill the audit's disk,
- * because once it is full all requests are refused.  So a user has a thousand
- * lines, and one more each 100 ms; refusals beyond that are counted, and
- * recorded together in one line.  Each worker counts for itself.
+ * because once it is full all requests are refused.  So a user that a policy
+ * names has a thousand lines and ten more a second, and all others together
+ * have a hundred and ten more a second (ngx_agent_peers.c); refusals beyond
+ * that are counted, and recorded together in one line a second.
  */
 
 
@@ -11,22 +12,15 @@
 
 
 #define NGX_AGENT_REFUSED_UIDS   64         /* users counted one by one */
-#define NGX_AGENT_REFUSED_LINES  1000
-#define NGX_AGENT_REFUSED_STRANGERS  100    /* of all strangers together */
-#define NGX_AGENT_REFUSED_TIME   100        /* ms a line */
 
 
 typedef struct {
     uid_t         uid;
-    ngx_msec_t    paid;                     /* when its lines are forgotten */
     uint64_t      unwritten;
-    unsigned      used:1;
 } ngx_agent_task_refused_t;
 
 
 static ngx_agent_task_refused_t *ngx_agent_task_refused_of(uid_t uid);
-static ngx_int_t ngx_agent_task_refused_pay(ngx_agent_task_refused_t *refused,
-    ngx_uint_t lines);
 static void ngx_agent_task_refused_count(ngx_agent_task_refused_t *refused);
 static void ngx_agent_task_refused_write(uid_t uid, pid_t pid,
     const char *reason, const char *message);
@@ -41,13 +35,8 @@ void
 ngx_agent_task_refused(ngx_agent_launcher_t *l, const char *reason,
     const char *message)
 {
-    ngx_agent_task_refused_t  *refused;
-
-    refused = ngx_agent_task_refused_of(l->peer.uid);
-
-    if (ngx_agent_task_refused_pay(refused, NGX_AGENT_REFUSED_LINES) != NGX_OK)
-    {
-        refused->unwritten++;
+    if (ngx_agent_peer_line(l->peer.uid) != NGX_OK) {
+        ngx_agent_task_refused_of(l->peer.uid)->unwritten++;
         return;
     }
 
@@ -65,9 +54,7 @@ ngx_agent_task_refused_strangers(const struct ucred *peer, ngx_uint_t count)
     refused = &ngx_agent_task_refused_others;
     refused->uid = peer->uid;
 
-    if (ngx_agent_task_refused_pay(refused, NGX_AGENT_REFUSED_STRANGERS)
-        == NGX_OK)
-    {
+    if (ngx_agent_peer_line(NGX_AGENT_PEER_STRANGER) == NGX_OK) {
         count--;
         ngx_agent_task_refused_write(peer->uid, peer->pid,
                                      PROTOCOL_NOT_ALLOWED,
@@ -92,26 +79,7 @@ ngx_agent_task_refused_rest(void)
 }
 
 
-/* Is a line left of so many? */
-
-static ngx_int_t
-ngx_agent_task_refused_pay(ngx_agent_task_refused_t *refused, ngx_uint_t lines)
-{
-    if ((ngx_msec_int_t) (refused->paid - ngx_current_msec) < 0) {
-        refused->paid = ngx_current_msec;
-    }
-
-    if (refused->paid - ngx_current_msec >= lines * NGX_AGENT_REFUSED_TIME) {
-        return NGX_DECLINED;
-    }
-
-    refused->paid += NGX_AGENT_REFUSED_TIME;
-
-    return NGX_OK;
-}
-
-
-/* The entry of a uid: its own, or the one that is forgotten first. */
+/* The entry of a uid that waits to be told of, or one that is free. */
 
 static ngx_agent_task_refused_t *
 ngx_agent_task_refused_of(uid_t uid)
@@ -119,32 +87,27 @@ ngx_agent_task_refused_of(uid_t uid)
     ngx_uint_t                 i;
     ngx_agent_task_refused_t  *refused, *found;
 
-    found = &ngx_agent_task_refused_uids[0];
+    found = NULL;
 
     for (i = 0; i < NGX_AGENT_REFUSED_UIDS; i++) {
 
         refused = &ngx_agent_task_refused_uids[i];
 
-        if (refused->used && refused->uid == uid) {
-            found = refused;
-            break;
+        if (refused->unwritten && refused->uid == uid) {
+            return refused;
         }
 
-        if (found->used
-            && (!refused->used
-                || (ngx_msec_int_t) (refused->paid - found->paid) < 0))
-        {
+        if (refused->unwritten == 0) {
             found = refused;
         }
     }
 
-    if (!found->used || found->uid != uid) {
+    if (found == NULL) {
+        found = &ngx_agent_task_refused_uids[0];
         ngx_agent_task_refused_count(found);
-
-        found->used = 1;
-        found->uid = uid;
-        found->paid = ngx_current_msec;
     }
+
+    found->uid = uid;
 
     return found;
 }

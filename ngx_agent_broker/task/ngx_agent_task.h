@@ -431,6 +431,25 @@ ngx_msec_t ngx_agent_refusals_unread(const u_char *id, ngx_uint_t n);
 ngx_uint_t ngx_agent_logged(ngx_agent_task_t *task, size_t n);
 
 
+/* ngx_agent_peers.c */
+
+/*
+ * One more control connection of this worker's, at most `max` of a user over
+ * all workers: NGX_OK, or NGX_BUSY; and one less.
+ */
+ngx_int_t ngx_agent_peer_connect(uid_t uid, ngx_uint_t max);
+void ngx_agent_peer_disconnect(uid_t uid);
+
+/* One more `open`, at this rate a second: NGX_OK, or NGX_BUSY. */
+ngx_int_t ngx_agent_peer_open(uid_t uid, ngx_uint_t rate, ngx_uint_t burst);
+
+/* May one more refusal have a line?  All users that no policy names are one. */
+
+#define NGX_AGENT_PEER_STRANGER  ((uid_t) -1)
+
+ngx_int_t ngx_agent_peer_line(uid_t uid);
+
+
 /* ngx_agent_usage.c */
 
 /*

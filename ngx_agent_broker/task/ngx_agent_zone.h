@@ -32,6 +32,27 @@ typedef struct {
 } ngx_agent_reader_t;
 
 
+/* A debt in thousandths, as it was; and when it is paid, ms. */
+
+typedef struct {
+    uint64_t     owed;
+    ngx_msec_t   at;
+    ngx_msec_t   paid;
+} ngx_agent_debt_t;
+
+
+#define NGX_AGENT_PEERS  256
+
+typedef struct {
+    ngx_uint_t        is_used;
+    uid_t             uid;
+    ngx_pid_t         worker;           /* whose connections; 0: the rates */
+    ngx_uint_t        count;
+    ngx_agent_debt_t  opens;
+    ngx_agent_debt_t  lines;
+} ngx_agent_peer_t;
+
+
 typedef struct {
     ngx_rbtree_t        rbtree;
     ngx_rbtree_node_t   sentinel;
@@ -45,6 +66,8 @@ typedef struct {
     ngx_uint_t          pending;        /* of a configuration not started */
     ngx_atomic_t        generation;     /* of current; read without the lock */
     ngx_agent_reader_t  readers[NGX_AGENT_READERS];
+
+    ngx_agent_peer_t    peers[NGX_AGENT_PEERS];
 } ngx_agent_zone_t;
 
 

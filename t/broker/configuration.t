@@ -580,6 +580,19 @@ refused('no agent_audit', http('', audit => ''), qr/"agent_audit" is required/);
 refused('no agent_control', http('agent_policy a { }', control => '',
                                  server => 'listen 127.0.0.1:1;'),
         qr/no "agent_control"/);
+refused("agent_opens $_", http('', late => "agent_opens $_; #!"),
+        qr/"Nr\/s" or "Nr\/s burst=N"/)
+    for '50', '0r/s', '-1r/s', '100001r/s', 'r/s', '5r/m', '5r/s burst=0',
+        '5r/s 10', '5r/s burst=', '5r/s burst=1000001';
+accepted("agent_opens $_", http('', late => "agent_opens $_;"))
+    for '1r/s', '100000r/s burst=1000000';
+refused("agent_control_connections $_",
+        http('', late => "agent_control_connections $_; #!"),
+        qr/agent_control_connections|must be|invalid/)
+    for '0', '-1', 'x', '65536';
+refused('agent_opens twice',
+        http('', late => 'agent_opens 1r/s; agent_opens 2r/s; #!'),
+        qr/"agent_opens" directive is duplicate/);
 refused('agent_control at a path without unix:',
         http('', control => 'agent_control /run/x.sock; #!'), qr/unix:PATH/);
 refused('agent_control at a port',

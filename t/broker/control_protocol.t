@@ -44,6 +44,8 @@ my %opt = (vault => $vault, policy => <<"END", http => <<'HTTP');
     agent_policy closed { launchers user:12345; }
 END
     agent_state state;
+    agent_opens 10000r/s;
+    agent_control_connections 1000;
     resolver 127.0.0.1:1;
 HTTP
 
@@ -1073,26 +1075,6 @@ subtest 'a zone that is full refuses new tasks and serves on' => sub {
     ok($own->ask('z', $op{open})->{ok},
        'after that close a task can be opened');
     $small->is_clean(level => qr/alert|emerg/);
-};
-
-# connections of one user
-
-subtest 'a user has 256 connections at most' => sub {
-    my $own = $t->launcher;
-    my $own_b = $t->broker(%opt);
-    $own->do(connect => { name => "k$_", path => $own_b->control })
-        for 1 .. 257;
-    my $got = $own->do(receive => { name => 'k257' });
-    is($got->{message}{error}, 'busy',
-       'the 257th connection of a user is refused as busy');
-    $own->do(close => { name => 'k1' });
-    my $again = AgentTest::wait_for('room for another', sub {
-        $own->do(connect => { name => 'k', path => $own_b->control });
-        my $reply = $own->ask('k', $op{open});
-        $own->do(close => { name => 'k' });
-        return $reply->{ok};
-    });
-    ok($again, 'once one is closed another is served');
 };
 
 done_testing;

@@ -54,8 +54,8 @@ my $other = free_port();
 
 # an ordinary server, whose syslog socket is opened with its first request
 my %opt = (
-    http => "access_log syslog:server=127.0.0.1:$to;"
-          . "server { listen 127.0.0.1:$other; return 204; }",
+    http => "server { listen 127.0.0.1:$other; return 204;"
+          . "access_log syslog:server=127.0.0.1:$to; }",
     policy => <<"END");
     agent_policy analysis {
         launchers user:$>;
