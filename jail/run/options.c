@@ -449,7 +449,7 @@ option_in(options_t *options, const option_t *o, const char *value,
 
     in = &options->in[options->nin];
     in->path = value;
-    colon = strrchr(value, ':');
+    colon = (char *) strrchr(value, ':');
 
     if (colon) {
         name = colon + 1;
