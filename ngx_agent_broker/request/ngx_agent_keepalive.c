@@ -60,6 +60,7 @@ typedef struct {
 static void ngx_agent_keepalive_drop(ngx_agent_task_t *task);
 static void ngx_agent_keepalive_drop_all(ngx_queue_t *queue,
     ngx_agent_task_t *task, void (*drop)(ngx_agent_keepalive_t *item));
+static void ngx_agent_keepalive_fit(ngx_agent_task_t *task);
 static ngx_agent_keepalive_t *ngx_agent_keepalive_oldest(
     ngx_agent_task_t *task);
 static void ngx_agent_keepalive_key(ngx_agent_ctx_t *ctx,
@@ -127,7 +128,8 @@ ngx_agent_keepalive_get(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
 
         item = ngx_agent_keepalive_find(&ngx_agent_connections, ctx, &a);
         if (item == NULL) {
-            return NULL;
+            ngx_agent_keepalive_fit(ctx->task);
+        return NULL;
         }
 
         c = item->connection;
@@ -367,6 +369,22 @@ ngx_agent_keepalive_drop_all(ngx_queue_t *queue, ngx_agent_task_t *task,
 
 
 /* The one kept longest, of a task or (NULL) of all; there must be one. */
+
+/*
+ * One more is dialled.  A task has no more upstream connections than it may
+ * have requests in flight, with those that are kept.
+ */
+
+static void
+ngx_agent_keepalive_fit(ngx_agent_task_t *task)
+{
+    if (task->kept
+        && task->kept > ngx_agent_share_room(task, NGX_AGENT_HELD_REQUESTS))
+    {
+        ngx_agent_keepalive_remove(ngx_agent_keepalive_oldest(task));
+    }
+}
+
 
 static ngx_agent_keepalive_t *
 ngx_agent_keepalive_oldest(ngx_agent_task_t *task)
