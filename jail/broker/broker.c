@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,6 +25,7 @@
 
 #define BROKER_OPEN_WAIT    5000        /* ms, for an answer to open */
 #define BROKER_CLOSE_WAIT   5000
+#define BROKER_OLD_WAIT     500         /* for workers that leave */
 #define BROKER_RESUME_WAIT  10000
 #define BROKER_RETRY_MIN    20
 #define BROKER_RETRY_MAX    200
@@ -42,6 +44,7 @@ static void broker_retry(broker_t *b, int64_t now);
 static void broker_drain(broker_t *b);
 static int broker_lost(broker_t *b);
 static void broker_drop(broker_t *b);
+static void broker_end_old(broker_t *b);
 
 
 int
@@ -555,6 +558,8 @@ broker_close(broker_t *b, const broker_close_t *end)
         return;
     }
 
+    broker_end_old(b);
+
     close = json_pack("{s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}}",
                       "op", PROTOCOL_CLOSE,
                       "reason", end->reason,
@@ -571,6 +576,59 @@ broker_close(broker_t *b, const broker_close_t *end)
     b->is_closing = control_send(b->active, close, NULL, 0,
                                  clock_ms() + BROKER_CLOSE_WAIT, &ignored)
                     == 0;
+}
+
+
+/*
+ * Workers that leave end what they still serve of the task, and record it,
+ * before its end is asked for: the answer names what had none.
+ */
+
+static void
+broker_end_old(broker_t *b)
+{
+    json_t         *message;
+    int64_t         left, until;
+    fault_t         ignored;
+    unsigned        i, n;
+    struct pollfd   fds[BROKER_DRAINING];
+
+    ignored = (fault_t) { 0 };
+
+    for (i = 0; i < BROKER_DRAINING; i++) {
+        if (b->draining[i]) {
+            (void) shutdown(b->draining[i]->fd, SHUT_WR);
+        }
+    }
+
+    until = clock_ms() + BROKER_OLD_WAIT;
+
+    for ( ;; ) {
+
+        n = 0;
+
+        for (i = 0; i < BROKER_DRAINING; i++) {
+
+            while (broker_read(&b->draining[i], &message, &ignored)
+                   == CONTROL_MESSAGE)
+            {
+                json_decref(message);
+            }
+
+            if (b->draining[i]) {
+                fds[n++] = (struct pollfd) { .fd = b->draining[i]->fd,
+                                             .events = POLLIN };
+            }
+        }
+
+        left = until - clock_ms();
+
+        if (n == 0 || left <= 0) {
+            return;
+        }
+
+        (void) poll(fds, n, (int) left);
+    }
 }
 
 

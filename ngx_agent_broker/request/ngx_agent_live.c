@@ -34,8 +34,7 @@ static ngx_uint_t   ngx_agent_lives_left;   /* of this round */
 static ngx_connection_t  ngx_agent_lives_none = { .fd = (ngx_socket_t) -1 };
 static ngx_event_t       ngx_agent_lives_timer = {
     .data = &ngx_agent_lives_none,
-    .handler = ngx_agent_live_tick,
-    .cancelable = 1
+    .handler = ngx_agent_live_tick
 };
 
 
@@ -67,6 +66,14 @@ ngx_agent_live_remove(ngx_agent_ctx_t *ctx)
         ngx_queue_remove(&ctx->live.queue);
         ngx_agent_lives_count--;
         ctx->live.end = NULL;
+    }
+
+    /* a worker ends when it has no timer: a tunnel has no other one */
+
+    if (ngx_exiting && ngx_queue_empty(&ngx_agent_lives)
+        && ngx_agent_lives_timer.timer_set)
+    {
+        ngx_del_timer(&ngx_agent_lives_timer);
     }
 }
 

@@ -165,6 +165,24 @@ subtest 'G-025: the result of a box that is out of time names them' => sub {
     is(scalar $b->audit('egress_end'), $had + 5, 'each has its end');
 };
 
+subtest 'G-025: so does the result of one that a reload left to an old worker'
+    => sub {
+    my $had = $b->audit('egress', verdict => 'allowed');
+    my $box = $t->spawn([$t->jail_path, 'run', '--control', $b->control,
+                         '--policy', 'analysis', '--', 'python3', '-c', $ask,
+                         JSON::PP::encode_json(\@all)], pipes => 1,
+                        env => { $t->sanitizer_env(0) });
+    AgentTest::wait_for('all of them', sub {
+        $b->audit('egress', verdict => 'allowed') == $had + 5 });
+    $b->reload;
+    my $text = do { local $/; readline $box->{out} };
+    waitpid $box->{pid}, 0;
+    $t->forget($box->{pid});
+    my $result = JSON::PP::decode_json($text);
+    is($result->{reason}, 'timeout', 'the result is timeout');
+    listed($result->{egress}, 'after a reload');
+};
+
 subtest 'a client that gives up is named as well, one that has an answer not'
     => sub {
     my ($l) = $b->task;
