@@ -211,6 +211,7 @@ ngx_agent_tls_dialled(ngx_agent_connection_t *ac, authority_t *name)
     struct sockaddr_in6   sa;
 
     len = sizeof(struct sockaddr_in6);
+    ngx_memzero(&sa, sizeof(struct sockaddr_in6));
 
     if (getsockname(ac->connection->fd, (struct sockaddr *) &sa, &len) == -1
         || sa.sin6_family != AF_INET6)

@@ -32,8 +32,8 @@ static void ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static const char *ngx_agent_upstream_late(ngx_http_upstream_t *u,
     ngx_connection_t *c);
-static ngx_uint_t ngx_agent_upstream_is_read(ngx_peer_connection_t *pc,
-    ngx_agent_ctx_t *ctx);
+static ngx_uint_t ngx_agent_upstream_is_read(ngx_connection_t *c,
+    ngx_uint_t kept, ngx_agent_ctx_t *ctx);
 static const policy_rule_t *ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx);
 static void ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason);
@@ -152,7 +152,8 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
     /* a location's configuration is the same as long as the worker lives */
 
-    why = (u->conf == checked) ? NULL : ngx_agent_upstream_unsafe(u->conf);
+    why = (checked && u->conf == checked)
+          ? NULL : ngx_agent_upstream_unsafe(u->conf);
 
     if (why) {
         ctx->failure = "configuration";
@@ -465,7 +466,10 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
                    "agent: upstream %V left, state %ui, failure \"%s\"",
                    &ctx->peer, state, ctx->failure ? ctx->failure : "none");
 
-    if (u->request_sent && ngx_agent_upstream_is_read(pc, ctx)) {
+    /* without a connection request_sent is still that of the one before */
+
+    if (c && u->request_sent && ngx_agent_upstream_is_read(c, pc->cached, ctx))
+    {
         ngx_agent_keepalive_put(pc, ctx, state);
 
         pc->tries = 0;
@@ -502,19 +506,16 @@ ngx_agent_upstream_late(ngx_http_upstream_t *u, ngx_connection_t *c)
  */
 
 static ngx_uint_t
-ngx_agent_upstream_is_read(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx)
+ngx_agent_upstream_is_read(ngx_connection_t *c, ngx_uint_t kept,
+    ngx_agent_ctx_t *ctx)
 {
-    ngx_connection_t  *c;
-
-    c = pc->connection;
-
     if (c->sent > 0
-        || (c->ssl && pc->cached
+        || (c->ssl && kept
             && BIO_number_written(SSL_get_wbio(c->ssl->connection))
                != ctx->written))
     {
         ctx->sent = 1;
     }
 
-    return ctx->sent || !pc->cached;
+    return ctx->sent || !kept;
 }
