@@ -58,7 +58,7 @@ broker_open(broker_t *b, const char *path, const broker_request_t *request,
         .has_variables = request->variables->n > 0
     };
 
-    b->active = control_connect(path, fault);
+    b->active = control_connect(path, BROKER_OPEN_WAIT, fault);
 
     if (b->active == NULL) {
         return -1;
@@ -419,7 +419,7 @@ broker_try(broker_t *b, int64_t now)
 
     ignored = (fault_t) { 0 };
     b->retry_at = 0;
-    b->next = control_connect(b->path, &ignored);
+    b->next = control_connect(b->path, 0, &ignored);
 
     if (b->next == NULL) {
         broker_retry(b, now);

@@ -38,11 +38,16 @@ static const control_error_t  control_errors[] = {
 };
 
 
+#define CONTROL_RETRY      5            /* ms */
+#define CONTROL_PERM_WAIT  100          /* ms, for the broker to accept */
+
+
+static int control_dial(int fd, const struct sockaddr_un *sun, int64_t wait);
 static int control_wait(control_t *c, short events, int64_t deadline);
 
 
 control_t *
-control_connect(const char *path, fault_t *fault)
+control_connect(const char *path, int64_t wait, fault_t *fault)
 {
     int                 err;
     size_t              n;
@@ -74,9 +79,7 @@ control_connect(const char *path, fault_t *fault)
     c->len = 0;
     c->fd = socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, 0);
 
-    if (c->fd == -1
-        || connect(c->fd, (struct sockaddr *) &sun, sizeof(sun)) != 0)
-    {
+    if (c->fd == -1 || control_dial(c->fd, &sun, wait) != 0) {
         err = errno;
         control_free(c);
 
@@ -98,6 +101,30 @@ control_connect(const char *path, fault_t *fault)
 }
 
 
+static int
+control_dial(int fd, const struct sockaddr_un *sun, int64_t wait)
+{
+    int      err;
+    int64_t  until;
+
+    until = clock_ms() + wait;
+
+    while (connect(fd, (const struct sockaddr *) sun, sizeof(*sun)) != 0) {
+
+        err = errno;
+
+        if (err != EAGAIN || clock_ms() >= until) {
+            errno = err;
+            return -1;
+        }
+
+        (void) poll(NULL, 0, CONTROL_RETRY);
+    }
+
+    return 0;
+}
+
+
 void
 control_free(control_t *c)
 {
@@ -116,8 +143,10 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
 {
     char     *text;
     size_t    len, done;
+    int64_t   perm;
     ssize_t   n;
 
+    perm = clock_ms() + CONTROL_PERM_WAIT;
     text = json_dumps(message, JSON_COMPACT);
     json_decref(message);
 
@@ -140,6 +169,14 @@ control_send(control_t *c, json_t *message, const int *fds, unsigned nfds,
 
         if (n > 0) {
             nfds = 0;
+            continue;
+        }
+
+        /* a broker can take no descriptors before it knows who sends them */
+
+        if (errno == EPERM && nfds && clock_ms() < perm) {
+            (void) poll(NULL, 0, CONTROL_RETRY);
+            n = 0;
             continue;
         }
 

@@ -28,8 +28,11 @@ typedef enum {
 } control_state_t;
 
 
-/* A new connection, or NULL with the fault set; errno as of connect(2). */
-control_t *control_connect(const char *path, fault_t *fault);
+/*
+ * A new connection, or NULL with the fault set; errno as of connect(2).  Where
+ * others fill the broker's queue it waits for so many ms.
+ */
+control_t *control_connect(const char *path, int64_t wait, fault_t *fault);
 
 /* NULL is allowed. */
 void control_free(control_t *control);

@@ -88,7 +88,7 @@ question(const char *path, json_t *request, fault_t *fault)
     json_t     *answer;
     control_t  *c;
 
-    c = control_connect(path, fault);
+    c = control_connect(path, QUESTION_WAIT, fault);
 
     if (c == NULL) {
         json_decref(request);
