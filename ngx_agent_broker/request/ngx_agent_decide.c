@@ -387,7 +387,7 @@ ngx_agent_decide_wait(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 {
     ctx->state = state;
 
-    r->read_event_handler = ngx_http_test_reading;
+    ngx_agent_flow_watch(r);
     r->write_event_handler = ngx_http_core_run_phases;
 
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {

@@ -42,6 +42,10 @@ ngx_agent_flow_upstream(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     u->finalize_request = ngx_agent_flow_finalize;
 
     ctx->flow.read = r->request_length;
+
+    if (!r->reading_body) {
+        ngx_agent_flow_watch(r);
+    }
 }
 
 
@@ -61,6 +65,10 @@ ngx_agent_flow_output(void *data, ngx_chain_t *in)
     c->recv = ngx_agent_flow_recv;
     c->send = ngx_agent_flow_send;
     c->send_chain = ngx_agent_flow_send_chain;
+
+    if (!r->reading_body && !ctx->flow.stopped) {
+        ngx_agent_flow_watch(r);
+    }
 
     return ctx->flow.output(ctx->flow.output_data, in);
 }

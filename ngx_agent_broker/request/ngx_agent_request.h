@@ -207,6 +207,9 @@ void ngx_agent_flow_upstream(ngx_http_request_t *r, ngx_agent_ctx_t *ctx);
 void ngx_agent_flow_location(ngx_http_core_loc_conf_t *clcf,
     ngx_http_upstream_conf_t *ucf);
 
+/* Ends the request when its client is gone, and not when it sends no more. */
+void ngx_agent_flow_watch(ngx_http_request_t *r);
+
 /* Watches what is read from the box for this request, over HTTP/1. */
 ngx_int_t ngx_agent_flow_box(ngx_http_request_t *r);
 

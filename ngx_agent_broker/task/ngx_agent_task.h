@@ -290,6 +290,7 @@ typedef struct {
     ngx_http_request_t  *http;
     ngx_recv_pt          recv;              /* core's */
     ngx_event_t          again;
+    ngx_event_t          probe;
     size_t               discarded;         /* of a body that is over */
     ngx_msec_t           discarding;        /* since when */
 

@@ -325,10 +325,10 @@ subtest 'D-013 what never becomes a request leaves a line' => sub {
                                  1), qr/^malformed/);
     early('a client that is gone', sub {
         $l->do(open => { id => 'e', port => 8899 });
-        $l->do(write => { id => 'e', data => "GET http://$A/slow?ms=2000 "
+        $l->do(write => { id => 'e', data => "GET http://$A/slow?ms=30000 "
             . "HTTP/1.1\r\nHost: $A\r\n\r\n" });
         AgentTest::wait_for('it to arrive', sub {
-            grep { $_->{target} =~ /ms=2000/ } $up->requests
+            grep { $_->{target} =~ /ms=30000/ } $up->requests
         });
         $l->do(shut => { id => 'e' });
     }, qr/^rule/);

@@ -96,6 +96,30 @@ subtest 'G-010: a tunnel without a byte ends after `idle` too' => sub {
 };
 
 
+subtest 'the end of what a box sends is not the end of its request' => sub {
+    my ($l, $task) = $b->task;
+    my $url = "http://stays.internal:$port";
+    for my $case (['at once', 'down?n=300000', 300000],
+                  ['after four seconds', 'wait?ms=4000', 7]) {
+        my ($what, $path, $n) = @$case;
+        my $run = $l->do(run => { timeout => 60, argv => ['/usr/bin/python3',
+            "$AgentTest::LIB/box_flows.py", 'eof', "$url/$path"] });
+        like($run->{data}, qr/"got": $n,.*"status": 200/,
+             "an answer that comes $what arrives whole")
+            or diag explain $run;
+    }
+
+    $l->do(open => { id => 'gone', port => 8899 });
+    $l->do(write => { id => 'gone', data => "GET $url/wait?ms=60000 HTTP/1.1"
+        . "\r\nHost: stays.internal:$port\r\n\r\n" });
+    AgentTest::wait_for('the request', sub { grep { /60000/ } begun() });
+    $l->do(shut => { id => 'gone' });
+    is($b->audit_wait('egress_end', status => 499)->{failure}, 'aborted',
+       'control: a client that is gone is noticed while it waits');
+    $l->stop;
+};
+
+
 subtest 'G-003: on a reload every stream is judged again, and cut or left as '
     . 'it is' => sub {
     my ($l, $task) = $b->task;

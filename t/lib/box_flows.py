@@ -111,6 +111,8 @@ class Answer:
             return
         if len(self.data) < 65536:
             self.data += more
+        if self.data.startswith(b"HTTP/1.1 100 "):
+            self.data = self.data.partition(b"\r\n\r\n")[2]
         head, found, body = self.data.partition(b"\r\n\r\n")
         if not found:
             return

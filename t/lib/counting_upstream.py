@@ -12,6 +12,7 @@ and before that, where a path says so, the path as a line of its own.
   /early?read=N&how=H   reads N bytes of the body and answers 413; then H is
                         "close": closes (unread bytes make that a reset),
                         "keep": stays open and reads no more, "reset": resets
+  /wait?ms=N            answers after N milliseconds
   /late                 answers 200 at once, and goes on reading the body; then
                         the length of it is the answer's body
   /down?n=N&how=H       answers with N bytes; H is "length", "chunked" or "end"
@@ -135,6 +136,12 @@ class Peer:
                 if unacked == 0:
                     break
                 time.sleep(0.001)
+
+    def wait(self, query, names):
+        say(wait=self.path)
+        time.sleep(int(query["ms"]) / 1000)
+        self.answer(200, b"waited\n")
+        return True
 
     def late(self, query, names):
         self.send(b"HTTP/1.1 200 Answer\r\nTransfer-Encoding: chunked\r\n\r\n"
