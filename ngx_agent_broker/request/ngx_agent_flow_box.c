@@ -217,6 +217,8 @@ ngx_agent_flow_watched(ngx_http_request_t *r)
     ngx_log_error(NGX_LOG_INFO, c->log, 0,
                   "client prematurely closed connection");
 
+    r->main->count++;                       /* the upstream's end takes one */
+
     ngx_http_finalize_request(r, ctx && ctx->state == NGX_AGENT_ALLOWED
                                  ? NGX_HTTP_CLIENT_CLOSED_REQUEST : 0);
 }

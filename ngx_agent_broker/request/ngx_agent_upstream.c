@@ -287,6 +287,8 @@ ngx_agent_upstream_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
 
     r->main->count++;
 
+    r->main->count++;                       /* the upstream's end takes one */
+
     ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
     ngx_http_run_posted_requests(c);
 }
