@@ -45,8 +45,9 @@ subtest 'a zone that is too small is refused with the size that is needed'
          qr/"agent_zone \d+" is too small for the policies/,
          'one kilobyte less is refused');
     is(too_small(policy(), "${need}k"), undef, 'it is enough for nginx -t');
-    is(too_small("include $AgentTest::ROOT/conf/policies/*.conf;\n"
-                 =~ s/^/agent_policy x { }\n/r, '8m') =~ /too small/ ? 1 : 0, 0,
+    my $shipped = $t->read("$AgentTest::ROOT/conf/policies/example.conf")
+                  =~ s/^\s*(?:#|bearer).*\n//gmr;
+    is(too_small($shipped, '8m'), undef,
        'the default is enough for the policies as shipped');
 };
 
@@ -129,7 +130,12 @@ subtest 'a connection from before a reload is judged by the new list' => sub {
 subtest 'reloads and killed workers leave no list behind' => sub {
     for my $i (1 .. 6) {
         my ($with) = $b->task;
-        kill 'KILL', $b->workers if $i % 2;
+        if ($i % 2) {
+            my %killed = map { $_ => 1 } $b->workers;
+            kill 'KILL', keys %killed;
+            AgentTest::wait_for('other workers', sub {
+                2 == grep { !$killed{$_} } $b->workers });
+        }
         ok($b->reload(policy => policy("host r$i.example;\n")), "reload $i");
         $with->stop;
         my ($again, $opened) = $b->task;
