@@ -40,6 +40,14 @@ question_policy(const char *path, const char *policy, fault_t *fault)
 
 
 json_t *
+question_health(const char *path, fault_t *fault)
+{
+    return question(path, json_pack("{s:i, s:s}", "v", PROTOCOL_VERSION_ASK,
+                                    "op", PROTOCOL_HEALTH), fault);
+}
+
+
+json_t *
 question_ask(const char *path, const char *policy, const char *method,
     const char *url, bool *is_allowed, fault_t *fault)
 {

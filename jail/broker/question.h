@@ -12,6 +12,13 @@
 json_t *question_policy(const char *path, const char *policy, fault_t *fault);
 
 /*
+ * Whether the broker can serve a task: its release, whether the audit can be
+ * written, the seconds until the boxes' authority ends.  NULL with the fault
+ * set, as by a broker of version 1.
+ */
+json_t *question_health(const char *path, fault_t *fault);
+
+/*
  * What the policy says to a request: the broker's answer, without "ok", and in
  * *is_allowed its verdict.  NULL with the fault set.
  */

@@ -3,6 +3,7 @@
  * broker that answers, and no program that the host starts for a crash.
  */
 
+#include <errno.h>
 #include <libcgroup.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,13 @@
 #include "cgroup/cgroup.h"
 #include "doctor/probe.h"
 #include "run/options.h"
+
+
+#define PROBE_DAY        (24 * 60 * 60)
+#define PROBE_CA_WARNED  (30 * PROBE_DAY)   /* as the broker's log */
+
+
+static int probe_health(doctor_t *d, layer_result_t *r);
 
 
 /* A cgroup with every limit of a box, made, verified and removed. */
@@ -94,6 +102,60 @@ probe_controller(doctor_t *d, layer_result_t *r)
 }
 
 
+/* It answers: can it also serve?  One of version 1 does not say. */
+
+static int
+probe_health(doctor_t *d, layer_result_t *r)
+{
+    int          rc;
+    json_t      *health;
+    fault_t      fault;
+    json_int_t   left;
+
+    fault = (fault_t) { 0 };
+    health = question_health(d->control, &fault);
+
+    if (health == NULL) {
+        return 0;
+    }
+
+    rc = 0;
+    left = json_integer_value(json_object_get(health, "ca_left"));
+
+    if (!json_is_true(json_object_get(health, "audit"))) {
+        (void) snprintf(r->detail, sizeof(r->detail), "the broker at %.200s "
+                        "cannot write its audit: no request is sent",
+                        d->control);
+        (void) snprintf(r->fix, sizeof(r->fix), "make room on the disk of "
+                        "\"agent_audit\"; the broker's error log has the "
+                        "cause");
+        r->err = EIO;
+        rc = -1;
+
+    } else if (left <= 0) {
+        (void) snprintf(r->detail, sizeof(r->detail), "the boxes' authority "
+                        "of the broker at %.200s has expired: no task starts",
+                        d->control);
+        r->cause = CAUSE_BROKER_CA;
+        r->err = EKEYEXPIRED;
+        rc = -1;
+
+    } else if (left <= PROBE_CA_WARNED) {
+        (void) snprintf(r->detail, sizeof(r->detail), "the boxes' authority "
+                        "of the broker at %.200s ends in %lld days: no task "
+                        "starts after that", d->control,
+                        (long long) left / PROBE_DAY);
+        r->cause = CAUSE_BROKER_CA;
+        r->state = LAYER_WARNING;
+        rc = -1;
+    }
+
+    json_decref(health);
+
+    return rc;
+}
+
+
 int
 probe_broker(doctor_t *d, layer_result_t *r)
 {
@@ -118,12 +180,17 @@ probe_broker(doctor_t *d, layer_result_t *r)
     (void) snprintf(r->detail, sizeof(r->detail), "%.200s", d->control);
 
     if (policy) {
-        return 0;
+        return probe_health(d, r);
     }
 
     /* a broker that does not know the policy has answered, too */
 
     if (d->policy == NULL && fault.cause == CAUSE_POLICY_UNKNOWN) {
+
+        if (probe_health(d, r) != 0) {
+            return -1;
+        }
+
         (void) snprintf(r->detail, sizeof(r->detail), "it answers at %.200s, "
                         "but has no policy \"" OPTIONS_POLICY "\"",
                         d->control);

@@ -40,15 +40,20 @@
  *       "rule":NAME,"line":"FILE:NUMBER","credential":NAME,"detail":TEXT,
  *       "hint":TEXT}                     each but the first two may be null
  *
+ *   -> {"v":2,"op":"health"}
+ *   <- {"ok":true,"version":TEXT,"audit":true or false,"ca_left":SECONDS}
+ *       audit: it can be written; ca_left: until the boxes' authority ends
+ *
  *   <- {"ok":false,"error":WORD,"message":TEXT}            to any request
  *
- * Order.  A connection begins with open, resume, policy or ask, within 5 s.
- * After open the launcher builds the box, whose sockets `serve` hands over,
- * within 30 s; the box waits for the broker's reply to serve before it executes
- * the task.  near_limit has no reply.  close comes at any time after open; its
- * reply follows the task's last line in the audit.  After a refusal, after
- * close, policy and ask the broker closes the connection, and does not read
- * anything sent after these.  The launcher waits 5 s for a reply.
+ * Order.  A connection begins with open, resume, policy, ask or health, within
+ * 5 s.  After open the launcher builds the box, whose sockets `serve` hands
+ * over, within 30 s; the box waits for the broker's reply to serve before it
+ * executes the task.  near_limit has no reply.  close comes at any time after
+ * open; its reply follows the task's last line in the audit.  After a refusal,
+ * after close, policy, ask and health the broker closes the connection, and
+ * does not read anything sent after these.  The launcher waits 5 s for a
+ * reply.
  *
  * The connection is the lease: if it ends without close, the task's doors and
  * connections are closed.  The broker's end of it is not the task's, though:
@@ -90,6 +95,7 @@
 #define PROTOCOL_CLOSE              "close"
 #define PROTOCOL_POLICY             "policy"
 #define PROTOCOL_ASK                "ask"
+#define PROTOCOL_HEALTH             "health"
 
 #define PROTOCOL_DRAIN              "drain"
 

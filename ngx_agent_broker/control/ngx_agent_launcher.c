@@ -69,8 +69,9 @@ ngx_agent_launcher_version(ngx_agent_launcher_t *l, json_t *request)
     v = json_object_get(request, "v");
     op = json_string_value(json_object_get(request, "op"));
 
-    least = ngx_strcmp(op, PROTOCOL_ASK) == 0 ? PROTOCOL_VERSION_ASK
-                                              : PROTOCOL_VERSION;
+    least = ngx_strcmp(op, PROTOCOL_ASK) == 0
+            || ngx_strcmp(op, PROTOCOL_HEALTH) == 0 ? PROTOCOL_VERSION_ASK
+                                                    : PROTOCOL_VERSION;
 
     if (!json_is_integer(v) || json_integer_value(v) < least
         || json_integer_value(v) > PROTOCOL_VERSION_MAX)

@@ -7,6 +7,7 @@
 
 
 #include "control/ngx_agent_launcher.h"
+#include "jail/shared/version.h"
 #include "parse/message.h"
 #include "policy/policy_snapshot.h"
 
@@ -25,6 +26,7 @@ typedef struct {
 static void ngx_agent_ops_near_limit(ngx_agent_launcher_t *l, json_t *request);
 static void ngx_agent_ops_close(ngx_agent_launcher_t *l, json_t *request);
 static void ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request);
+static void ngx_agent_ops_health(ngx_agent_launcher_t *l, json_t *request);
 
 
 #define IN(phase)  (1 << NGX_AGENT_ ## phase)
@@ -51,6 +53,8 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
     [MESSAGE_POLICY] = { ngx_agent_ops_policy, IN(NEW), 0 },
 
     [MESSAGE_ASK] = { ngx_agent_question, IN(NEW), 0 },
+
+    [MESSAGE_HEALTH] = { ngx_agent_ops_health, IN(NEW), 0 },
 };
 
 
@@ -185,4 +189,26 @@ ngx_agent_ops_policy(ngx_agent_launcher_t *l, json_t *request)
                                          "policy", value));
 
     ngx_agent_policies_release(set);
+}
+
+
+/* What `jail doctor` asks: would a task start, and its record be written? */
+
+static void
+ngx_agent_ops_health(ngx_agent_launcher_t *l, json_t *request)
+{
+    if (ngx_agent_launcher_version(l, request) != NGX_OK) {
+        return;
+    }
+
+    (void) ngx_agent_ca_ready(l->amcf, l->connection->log);
+
+    l->phase = NGX_AGENT_DONE;
+
+    ngx_agent_launcher_send(l,
+                 json_pack("{s:b, s:s, s:b, s:I}", "ok", 1,
+                           "version", AGENT_BROKER_VERSION,
+                           "audit", ngx_agent_audit_is_failing() ? 0 : 1,
+                           "ca_left",
+                           (json_int_t) mint_left(l->amcf->ca_cert)));
 }

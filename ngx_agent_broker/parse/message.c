@@ -81,6 +81,8 @@ static const message_row_t  message_table[MESSAGE_OPS] = {
         { "method", KEY_TEXT, PROTOCOL_METHOD_MAX, true },
         { "url", KEY_TEXT, PROTOCOL_URL_MAX, true },
     } },
+
+    [MESSAGE_HEALTH] = { PROTOCOL_HEALTH, { { "v", KEY_ANY, 0, false } } },
 };
 
 

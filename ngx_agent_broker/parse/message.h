@@ -19,6 +19,7 @@ typedef enum {
     MESSAGE_CLOSE,
     MESSAGE_POLICY,
     MESSAGE_ASK,
+    MESSAGE_HEALTH,
     MESSAGE_OPS
 } message_op_t;
 

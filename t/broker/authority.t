@@ -70,6 +70,22 @@ sub run_box ($b, $args, $script) {
                      $script]);
 }
 
+# what doctor says of the broker
+sub doctor ($b) {
+    my $r = $t->jail(['doctor', '--json', '--control', $b->control,
+                      '--policy', 'default']);
+    my ($row) = grep { $_->{name} eq 'broker' } @{ $r->{json}{layers} // [] };
+    return $row // { said => $r->{err} };
+}
+
+sub health ($b) {
+    my $l = $t->launcher;
+    $l->do(connect => { name => 'h', path => $b->control });
+    my $got = $l->ask('h', { v => 2, op => 'health' });
+    $l->stop;
+    return $got;
+}
+
 for my $case (['ends in two days', 2 * $day], ['has ended', -60],
               ['ends in 89 days', 89 * $day])
 {
@@ -179,6 +195,16 @@ subtest 'G-034: one that was given has its end announced in the log' => sub {
         is($warned ? 1 : 0, $is_warned, "with @{[int $left / $day]} days left")
             or diag $said;
         ok(told($b)->{ok}, 'tasks start');
+        my $health = health($b);
+        is(join(' ', map { $health->{$_} // 'none' } qw(ok version audit)),
+           '1 0.1.0 1', 'the broker is asked for its health')
+            or diag explain $health;
+        ok(abs($health->{ca_left} - $left) < 600, 'its answer has the seconds left');
+        my $row = doctor($b);
+        is($row->{state}, $is_warned ? 'warning' : 'ok', 'doctor\'s row')
+            or diag explain $row;
+        like($row->{detail}, qr/authority of the broker at .* ends in 2\d days/,
+             'doctor says when') if $is_warned;
         $b->stop;
     }
 };
@@ -209,6 +235,10 @@ subtest 'G-034: past the end of one that was given no task starts' => sub {
     is($r->{json}{error}{stage}, 'broker', 'its stage is the broker');
     like($r->{json}{error}{fix}, qr/"agent_ca auto;", and reload it/,
          'it says what to do') or diag $r->{out};
+    my $row = doctor($b);
+    is($row->{state}, 'missing', 'doctor says no') or diag explain $row;
+    like($row->{detail}, qr/has expired: no task starts/, 'doctor says why');
+    like($row->{fix}, qr/"agent_ca auto;"/, 'doctor says what to do');
     my ($refused) = $b->audit('task_refused');
     is($refused->{reason}, 'ca_expired', 'the audit has the refusal');
 

@@ -181,6 +181,7 @@ test_keys(void **state)
         { MESSAGE_POLICY, ",\"policy\":\"a\"", " v policy " },
         { MESSAGE_ASK, ",\"policy\":\"a\",\"method\":\"a\",\"url\":\"a\"",
           " v policy method url " },
+        { MESSAGE_HEALTH, "", " v " },
     };
 
     static const struct {
