@@ -55,6 +55,11 @@
  * does not read anything sent after these.  The launcher waits 5 s for a
  * reply.
  *
+ * Who may.  A user that no policy names is answered "not_allowed" before it
+ * has sent a word, and is not read.  A user past agent_control_connections or
+ * agent_opens is answered "busy".  Linux can refuse descriptors that are sent
+ * before the broker has accepted the connection (EPERM): they are sent again.
+ *
  * The connection is the lease: if it ends without close, the task's doors and
  * connections are closed.  The broker's end of it is not the task's, though:
  * a worker may have been replaced or killed.  The launcher then connects again

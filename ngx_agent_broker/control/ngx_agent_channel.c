@@ -473,7 +473,7 @@ ngx_agent_channel_watch(ngx_event_t *ev)
     if (ngx_agent_channel_connection && ngx_agent_channel_hangs()
         && n != NGX_AGENT_CHANNEL_LEFT)
     {
-        uid = ngx_agent_channel_helper.page->uid;
+        uid = (uid_t) ngx_agent_channel_helper.page->uid;
         id = ngx_agent_channel_helper.page->id;
 
         ngx_agent_channel_helper.page->abandoned = 1;

@@ -137,11 +137,15 @@ ngx_agent_helper_run(ngx_agent_helper_t *helper)
 
         /* no event of this pass names them any more */
 
-        while (!ngx_queue_empty(&helper->dead)) {
-            q = ngx_queue_head(&helper->dead);
-            ngx_queue_remove(q);
-            free(ngx_queue_data(q, ngx_agent_helper_conn_t, queue));
+        q = ngx_queue_head(&helper->dead);
+
+        while (q != ngx_queue_sentinel(&helper->dead)) {
+            conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
+            q = ngx_queue_next(q);
+            free(conn);
         }
+
+        ngx_queue_init(&helper->dead);
 
         now = ngx_agent_helper_now();
 
