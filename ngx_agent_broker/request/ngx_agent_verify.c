@@ -5,8 +5,8 @@
  */
 
 
-#include "policy/policy_pem.h"
 #include "request/ngx_agent_request.h"
+#include "policy/policy_pem.h"
 
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
