@@ -47,6 +47,13 @@ static ngx_uint_t ngx_agent_share_held(ngx_agent_share_t *share,
     ngx_agent_held_e what);
 
 
+size_t
+ngx_agent_share_size(void)
+{
+    return sizeof(ngx_agent_share_t);
+}
+
+
 ngx_agent_share_t *
 ngx_agent_share_create(const policy_t *policy)
 {

@@ -504,6 +504,9 @@ json_t *ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count);
 /* Of a new slot; expects the zone's lock to be held.  NULL: it is full. */
 ngx_agent_share_t *ngx_agent_share_create(const policy_t *policy);
 
+/* Its size in bytes. */
+size_t ngx_agent_share_size(void);
+
 /* The slot is gone; expects the zone's lock to be held. */
 void ngx_agent_share_end(ngx_agent_share_t *share);
 

@@ -35,7 +35,7 @@ typedef struct {
 } ngx_agent_vault_t;
 
 
-static size_t ngx_agent_zone_slots(ngx_uint_t n);
+static size_t ngx_agent_zone_taken(size_t size);
 static ngx_int_t ngx_agent_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static void ngx_agent_zone_insert(ngx_rbtree_node_t *temp,
     ngx_rbtree_node_t *node, ngx_rbtree_node_t *sentinel);
@@ -59,7 +59,9 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     ngx_agent_main_conf_t  *oamcf;
 
     need = ngx_agent_snapshots_size(amcf->snapshot_len)
-           + ngx_agent_zone_slots(amcf->tasks) + NGX_AGENT_ZONE_SPARE;
+           + amcf->tasks * (ngx_agent_zone_taken(sizeof(ngx_agent_slot_t))
+                            + ngx_agent_zone_taken(ngx_agent_share_size()))
+           + NGX_AGENT_ZONE_SPARE;
 
     /* and what the allocator writes down of each page */
 
@@ -100,22 +102,16 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
-/* The bytes of so many slots: the allocator rounds to a power of two. */
+/* What the allocator takes: a power of two, or whole pages. */
 
 static size_t
-ngx_agent_zone_slots(ngx_uint_t n)
+ngx_agent_zone_taken(size_t size)
 {
-    size_t  size;
+    size_t  taken;
 
-    size = sizeof(ngx_agent_slot_t);
+    for (taken = 8; taken < size; taken *= 2) { /* void */ }
 
-    if (size > ngx_pagesize / 2) {
-        return n * ngx_align(size, ngx_pagesize);
-    }
-
-    size = (size > ngx_pagesize / 4) ? ngx_pagesize / 2 : ngx_pagesize / 4;
-
-    return n * size;
+    return taken > ngx_pagesize / 2 ? ngx_align(size, ngx_pagesize) : taken;
 }
 
 
