@@ -3,6 +3,8 @@
 # A task's share at once and in a second: `connections`, of the box and in
 # flight, `rate` and `handshakes` over protocols, workers and reloads.  What is
 # past them waits in order and is answered, with 429 at the latest.
+#
+# sanitizers: requests that wait end in every order
 
 use v5.36;
 
