@@ -7,8 +7,9 @@
 #   make unit          builds the unit tests, in objs/t/
 #   make test          runs scripts/test
 #   make nightly       runs scripts/test, with all of t/jail, t/broker and
-#                      t/clients also under sanitizers, then make test-fresh,
-#                      make soak, make fuzz-sequences and make fuzz
+#                      t/clients also under sanitizers, and bodies of 5 GiB,
+#                      then make test-fresh, make soak, make fuzz-sequences and
+#                      make fuzz
 #   make test-fresh    runs scripts/quickstart and scripts/test in a bare
 #                      Debian 12 system that it makes; needs root
 #   make test-v2       runs the tests for cgroup v2, in virtual machines
@@ -360,7 +361,7 @@ test:
 nightly:
 	. scripts/packages.sh; packages_need "$$PACKAGES_NIGHTLY"
 	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
-	AGENT_TEST_SANITIZE=all scripts/test
+	AGENT_TEST_SANITIZE=all AGENT_TEST_BODY_MIB=5120 scripts/test
 	$(MAKE) test-fresh soak fuzz-sequences fuzz
 
 test-fresh:

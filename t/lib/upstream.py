@@ -21,6 +21,7 @@ Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
   /set?NAME=VALUE&..  /redirect?to=  /raw?b64=&pad=  /cut?b64=&pad= (@PAD@: so many bytes)
   /short?n=
   /drop  /reset  /unread (answers without having read the body)
+  /sink (counts a body with a length, of any size, and keeps nothing of it)
   /upgrade?connection=&upgrade=&accept= (lines of its head; empty: none)
   /gate/NAME  /interim/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
 Anything else: 200 and a small JSON object.
@@ -129,6 +130,18 @@ class Connection:
         if n > BODY_MAX:
             raise Closed
         return self.read_bytes(n)
+
+    def drop_body(self, headers):
+        names = {k.lower(): v for k, v in headers}
+        n = int(names["content-length"])
+        left = n - len(self.buffer)
+        self.buffer = b""
+        while left > 0:
+            more = len(self.sock.recv(min(left, 1024 * 1024)))
+            if not more:
+                raise Closed
+            left -= more
+        return n
 
     # answering
 
@@ -282,14 +295,18 @@ class Connection:
                 if colon:
                     headers.append([name, value.strip()])
 
-            body = b"" if target == "/unread" else self.read_body(headers)
+            body, dropped = b"", 0
+            if target == "/sink":
+                dropped = self.drop_body(headers)
+            elif target != "/unread":
+                body = self.read_body(headers)
 
             self.log.write(event="request", conn=self.conn, tls=self.tls,
                            sni=self.sni, method=self.method, target=target,
                            headers=headers,
                            head=base64.b64encode(head).decode(),
                            body=base64.b64encode(body[:BODY_KEPT]).decode(),
-                           body_bytes=len(body))
+                           body_bytes=len(body) + dropped)
 
             url = urllib.parse.urlsplit(target)
             query = dict(urllib.parse.parse_qsl(url.query,
