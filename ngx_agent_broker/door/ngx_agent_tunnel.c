@@ -264,12 +264,30 @@ ngx_agent_tunnel_waiting(ngx_event_t *ev)
 static void
 ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
 {
-    ngx_agent_reason_e   reason;
-    ngx_agent_tunnel_t  *t;
+    ngx_agent_reason_e    reason;
+    ngx_agent_tunnel_t   *t;
+    const policy_rule_t  *rule;
 
     t = ctx->owner;
 
     reason = ngx_agent_resolve_guard(ctx);
+
+    /* the hello may have come long after the CONNECT that was judged */
+
+    if (reason == NGX_AGENT_REASON_RULE
+        && ctx->set->generation != ngx_agent_zone_generation())
+    {
+        rule = ngx_agent_tunnel_flow_judge(ctx);
+
+        if (rule) {
+            ctx->rule = rule;
+            ngx_memcpy(ctx->policy_hash, ctx->policy->hash,
+                       sizeof(ctx->policy_hash));
+
+        } else {
+            reason = NGX_AGENT_REASON_CHANGED;
+        }
+    }
 
     if (reason == NGX_AGENT_REASON_RULE
         && ngx_agent_events_decision(ctx, "allowed") != NGX_OK)

@@ -30,6 +30,9 @@ typedef struct {
 } ngx_agent_tunnel_t;
 
 
+/* By the newest policies: the rule, or NULL when they refuse the tunnel. */
+const policy_rule_t *ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx);
+
 /* Makes the buffers of both ways. */
 ngx_int_t ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t);
 

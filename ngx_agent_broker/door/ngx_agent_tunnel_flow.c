@@ -14,7 +14,6 @@
 
 static ngx_int_t ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t,
     ngx_connection_t *from, ngx_connection_t *to, ngx_agent_tunnel_way_t *way);
-static const policy_rule_t *ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx);
 static void ngx_agent_tunnel_flow_cut(ngx_agent_ctx_t *ctx,
     ngx_agent_reason_e reason);
 
@@ -172,7 +171,7 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
 }
 
 
-static const policy_rule_t *
+const policy_rule_t *
 ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx)
 {
     ngx_agent_tunnel_t   *t;

@@ -223,7 +223,8 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
 /*
  * The policies have changed after the verdict: the new policy must allow the
- * request too, to the same port in the same way and with the same credential.
+ * request too, to the same port in the same way and with the same credential;
+ * an upgrade also before the upstream has taken it.
  */
 
 static const policy_rule_t *
@@ -241,7 +242,7 @@ ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx)
         || rule->credential_kind != old->credential_kind
         || (rule->credential
             && ngx_strcmp(rule->credential, old->credential) != 0)
-        || (r->upstream->upgrade && !rule->websocket))
+        || (ctx->websocket && !rule->websocket))
     {
         return NULL;
     }

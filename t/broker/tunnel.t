@@ -190,6 +190,52 @@ subtest 'C-027 E-001 E-003 an open tunnel that a new policy refuses is '
        'the line of its end has the failure policy_changed');
 };
 
+# The CONNECT before the reload, the hello after it, both by the worker that
+# is about to leave: its answer, and whether an upstream was dialled.
+my $first = <<'END';
+import ssl, sys
+i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
+s = ssl.create_default_context().wrap_bio(i, o, server_hostname=sys.argv[1])
+try:
+    s.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+sys.stdout.buffer.write(o.read())
+END
+
+sub hello_after ($id, $l3, $change) {
+    my $hello = $l3->do(run => { argv => ['/usr/bin/python3', '-c', $first,
+        'pinned.internal'], env => { PATH => $ENV{PATH} } })->{data};
+    $l3->do(open => { id => $id, port => 8899 });
+    $l3->do(write => { id => $id,
+        data => "CONNECT $to HTTP/1.1\r\nHost: $to\r\n\r\n" });
+    like($l3->do(read => { id => $id, timeout => 60 })->{data}, qr/^HTTP.* 200 /,
+         'control: CONNECT is answered before the reload');
+    my $dialled = $up->connections;
+    ok($b->reload(policy => $policy->($change)), 'control: the reload is done');
+    $l3->do(write => { id => $id, data => $hello });
+    my $got = $l3->do(read => { id => $id, timeout => 60 })->{data};
+    return ($got, $up->connections - $dialled);
+}
+
+subtest 'C-027 a tunnel whose hello comes after a reload is judged by the new '
+    . 'policy before it is dialled' => sub {
+    ok($b->reload(policy => $policy->('on')), 'control: tunnels are allowed');
+    my ($l3) = $b->task;
+    my ($got, $dialled) = hello_after('same', $l3, 'on');
+    is(ord $got, 22, 'one that both policies allow is a handshake');
+    is($dialled, 1, 'its upstream is dialled');
+
+    ($l3) = $b->task;
+    ($got, $dialled) = hello_after('gone', $l3, 'off');
+    is(unpack('H*', $got), '15030300020270',
+       'one that the new policy refuses gets an alert');
+    is($dialled, 0, 'no upstream is dialled for it');
+    is($b->audit_wait('egress', verdict => 'denied',
+                      reason => 'policy_changed')->{host}, 'pinned.internal',
+       'its line has the reason policy_changed');
+};
+
 $b->is_clean;
 
 done_testing;

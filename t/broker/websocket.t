@@ -209,6 +209,39 @@ subtest 'G-030: a websocket without a key is not opened' => sub {
     is(upgraded('')->{status}, 502, 'the box is answered 502');
 };
 
+subtest 'E-001 an upgrade that the upstream takes after a reload is judged by '
+    . 'the new policy' => sub {
+    my $policy = sub ($on) { <<"END" };
+    host ws.internal:$port { $rule websocket $on; bearer api; }
+    host api.internal:$port { $rule }
+END
+    for my $on ('on', 'off') {
+        my $id = "reload-$on";
+        my ($l2) = $b->task;
+        $l2->do(open => { id => $id, port => 8899 });
+        $l2->do(write => { id => $id, data => join "\r\n",
+            "GET http://ws.internal:$port/upgrade?gate=$id HTTP/1.1",
+            "Host: ws.internal:$port", @ask, 'Sec-WebSocket-Version: 13',
+            'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==', '', '' });
+        AgentTest::wait_for('the request upstream', sub {
+            grep { $_->{target} =~ /gate=$id/ } $up->requests
+        });
+        ok($b->reload(policy => $policy->($on)), "control: a reload, to $on");
+
+        my ($l3) = $b->task;
+        $b->audit_wait('egress_end', failure => 'policy_changed')
+            if $on eq 'off';
+        is($l3->get("http://api.internal:$port/open/$id")->{status}, 200,
+           'control: the upstream goes on');
+
+        my $head = $l2->do(read => { id => $id, timeout => 60 })->{data};
+        my $status = $on eq 'on' ? 101 : 503;
+        like($head, qr/^HTTP\/1.1 $status /,
+             "the box is answered $status when the new policy has $on");
+        $_->stop for $l2, $l3;
+    }
+};
+
 $b->is_clean;
 
 done_testing;

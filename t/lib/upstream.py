@@ -23,6 +23,7 @@ Paths: /status/NNN  /echo  /headers  /slow?ms=  /stream?n=&ms=  /big?n=
   /drop  /reset  /unread (answers without having read the body)
   /sink (counts a body with a length, of any size, and keeps nothing of it)
   /upgrade?connection=&upgrade=&accept= (lines of its head; empty: none)
+    &gate=NAME (after /open/NAME)
   /gate/NAME  /interim/NAME  /open/NAME  /flood/status?n=  /flood/header?n=
 Anything else: 200 and a small JSON object.
 """
@@ -269,6 +270,8 @@ class Connection:
 
     def do_upgrade(self, rest, query, headers, body):
         """To a websocket that echoes bytes, or what the query says instead."""
+        if "gate" in query:
+            self.log.gate(query["gate"]).wait(60)
         names = {k.lower(): v for k, v in headers}
         key = names.get("sec-websocket-key", "").encode() + WEBSOCKET
         accept = base64.b64encode(hashlib.sha1(key).digest()).decode()
