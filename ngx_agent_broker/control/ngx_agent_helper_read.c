@@ -5,13 +5,20 @@
 
 #include "control/ngx_agent_helper.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
+
+
+#define NGX_AGENT_HELPER_RETRY    1         /* ms */
+#define NGX_AGENT_HELPER_WAITING  (2 * PROTOCOL_DOORS_MAX)  /* of a user */
 
 
 static ssize_t ngx_agent_helper_recv(ngx_agent_helper_t *helper,
     ngx_agent_helper_conn_t *conn);
-static void ngx_agent_helper_take(ngx_agent_helper_conn_t *conn,
-    ngx_socket_t s);
+static void ngx_agent_helper_take(ngx_agent_helper_t *helper,
+    ngx_agent_helper_conn_t *conn, ngx_socket_t s);
+static ngx_uint_t ngx_agent_helper_waiting(ngx_agent_helper_t *helper,
+    uid_t uid);
 static void ngx_agent_helper_line(ngx_agent_helper_t *helper,
     ngx_agent_helper_conn_t *conn, u_char *line, size_t len);
 static void ngx_agent_helper_drop_fds(ngx_agent_helper_t *helper,
@@ -161,7 +168,7 @@ ngx_agent_helper_recv(ngx_agent_helper_t *helper,
         count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
         for (i = 0; i < count; i++) {
-            ngx_agent_helper_take(conn, fds[i]);
+            ngx_agent_helper_take(helper, conn, fds[i]);
         }
     }
 
@@ -181,12 +188,23 @@ ngx_agent_helper_recv(ngx_agent_helper_t *helper,
 /* What cannot be a door is closed with the rest, when its line is there. */
 
 static void
-ngx_agent_helper_take(ngx_agent_helper_conn_t *conn, ngx_socket_t s)
+ngx_agent_helper_take(ngx_agent_helper_t *helper,
+    ngx_agent_helper_conn_t *conn, ngx_socket_t s)
 {
     const char  *why;
 
     if (conn->count == PROTOCOL_DOORS_MAX) {
         conn->why = "more than 64 descriptors came before a line";
+        (void) close(s);
+        return;
+    }
+
+    /* the helper's descriptors are for all users */
+
+    if (ngx_agent_helper_waiting(helper, conn->uid)
+        >= NGX_AGENT_HELPER_WAITING)
+    {
+        conn->why = "descriptors of this user wait for the rest of a line";
         (void) close(s);
         return;
     }
@@ -199,6 +217,29 @@ ngx_agent_helper_take(ngx_agent_helper_conn_t *conn, ngx_socket_t s)
     if (why) {
         conn->why = why;
     }
+}
+
+
+/* How many descriptors of a user have come before their lines? */
+
+static ngx_uint_t
+ngx_agent_helper_waiting(ngx_agent_helper_t *helper, uid_t uid)
+{
+    ngx_uint_t                n;
+    ngx_queue_t              *q;
+    ngx_agent_helper_conn_t  *conn;
+
+    n = 0;
+
+    ngx_agent_queue_each(q, &helper->conns) {
+        conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
+
+        if (conn->uid == uid) {
+            n += conn->count;
+        }
+    }
+
+    return n;
 }
 
 
@@ -385,20 +426,42 @@ ngx_agent_helper_say(ngx_agent_helper_t *helper,
 }
 
 
-/* Waits as long as the worker has no time: it is not watched meanwhile. */
+/*
+ * Waits as long as the worker has no time: it is not watched meanwhile.  What
+ * is on its way may be too much for the socket, which then waits by itself, or
+ * too many descriptors for a user without privileges, unix(7), which it does
+ * not wait for.
+ */
 
 static void
 ngx_agent_helper_send(ngx_agent_helper_t *helper,
     struct msghdr *msg)
 {
-    ssize_t  n;
+    struct pollfd  pfd;
 
-    do {
-        n = sendmsg(helper->channel, msg, MSG_NOSIGNAL);
-    } while (n == -1 && ngx_errno == NGX_EINTR);
+    pfd.fd = helper->channel;
+    pfd.events = 0;
 
-    if (n == -1) {
-        ngx_agent_helper_exit(helper);
+    while (sendmsg(helper->channel, msg, MSG_NOSIGNAL) == -1) {
+
+        switch (ngx_errno) {
+
+        case NGX_EINTR:
+            break;
+
+        case ETOOMANYREFS:
+        case ENOBUFS:
+        case NGX_ENOMEM:
+
+            if (poll(&pfd, 1, NGX_AGENT_HELPER_RETRY) <= 0) {
+                break;
+            }
+
+            /* fall through */
+
+        default:
+            ngx_agent_helper_exit(helper);
+        }
     }
 }
 

@@ -398,6 +398,49 @@ END
     is_deeply([$b->workers], [$worker], 'the worker is the same');
 };
 
+subtest 'G-005: descriptors of one user take nothing from another' => sub {
+    is(as($agent, <<'END'), "8 of 10 refused\n", 'of ten connections two may '
+import fcntl, struct, termios
+def unread(u):
+    return struct.unpack("i", fcntl.ioctl(u, termios.TIOCOUTQ, bytes(4)))[0]
+def work(uid):
+    conns = [control() for i in range(10)]
+    for u in conns:
+        send(u, b" ", [0] * 64)
+    while any(unread(u) for u in conns):
+        time.sleep(0.004)
+    said = [ask(u, v=1, op="resume", task_id="0" * 32, lease="1").get("message", "") for u in conns]
+    print(sum("of this user" in x for x in said), "of 10 refused")
+END
+       . 'send 64 descriptors before their lines');
+    good_is_served('a running task is served');
+
+    # Linux limits what is on its way between processes of a user
+    my $own = $t->broker(%opt, connections => 128, worker_user => 'nobody nogroup',
+                         main => 'worker_rlimit_nofile 256;');
+    my ($l) = $own->task;
+    my ($w) = $own->workers;
+    my $h = (split ' ', $t->read("/proc/$w/task/$w/children"))[0];
+    my $many = $t->launcher;
+    $many->do(connect => { name => "c$_", path => $own->control }) for 1 .. 8;
+    kill 'STOP', $w;
+    $many->do(descriptors => { name => "c$_", message => { op => 'serve' },
+        kinds => [$_ == 1 ? { listen => 1234 } : { again => 0 },
+                  ({ again => 0 }) x 63] }) for 1 .. 8;
+    AgentTest::wait_for('the helper to wait, or its end', sub {
+        $t->read("/proc/$h/stat") =~ /\) Z /
+            || $t->read("/proc/$h/wchan") =~ /poll_schedule/
+    });
+    kill 'CONT', $w;
+    ok($many->do(receive => { name => "c$_", timeout => 60 })->{message},
+       "more of them than a user may send at once: answer $_") for 1 .. 8;
+    is((split ' ', $t->read("/proc/$w/task/$w/children"))[0], $h,
+       'the helper is the same');
+    ok($l->ask('task', { op => 'close', reason => 'ok' })->{ok},
+       'a lease that was there goes on, and ends in order');
+    $_->stop for $l, $many;
+};
+
 $good->ask('task', { op => 'close', reason => 'ok' });
 $good->stop;
 $b->is_clean(level => qr/alert|emerg/);
