@@ -48,7 +48,7 @@ ngx_agent_question(ngx_agent_launcher_t *l, json_t *request)
                       "rule", rule ? rule->name : NULL,
                       "line", ngx_agent_question_line(rule, line,
                                                       sizeof(line)),
-                      "credential", allowed ? rule->credential : NULL,
+                      "credential", allowed && rule ? rule->credential : NULL,
                       "detail", ctx.why,
                       "hint", allowed ? NULL
                                       : ngx_agent_refuse_hint(&ctx, text));

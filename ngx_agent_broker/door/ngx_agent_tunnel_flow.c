@@ -54,6 +54,13 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
         return;
     }
 
+    /* the end of what its box sends is not told from the end of its task */
+
+    if (t->ctx->task->ended) {
+        ngx_agent_tunnel_flow_end(t, "aborted");
+        return;
+    }
+
     if (ngx_agent_tunnel_flow_move(t, down, up, &t->way_up) != NGX_OK
         || ngx_agent_tunnel_flow_move(t, up, down, &t->way_down) != NGX_OK)
     {

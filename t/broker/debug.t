@@ -43,7 +43,7 @@ sub turns ($what, @turns) {
 
 turns('the log tells how a task begins',
       qr/launcher connected, uid \d+ pid \d+/, qr/launcher asks "open"/,
-      qr/policies loaded, generation 1/,
+      qr/policies opened, generation 1/,
       qr/task $id opened, policy "analysis"/, qr/launcher asks "serve"/,
       qr/task $id served, \d+ doors/);
 

@@ -26,8 +26,14 @@ my @queued = map {
                           Blocking => 0)
 } 1 .. 8;
 
+# one that takes connections and never reads, answers or closes: a box that is
+# killed ends its side of a tunnel, which any other host may answer by its end
+my $held = IO::Socket::INET->new(LocalAddr => '127.0.0.5', Listen => 64,
+                                 LocalPort => $port)
+    or BAIL_OUT("127.0.0.5: $!");
+
 my $dns = $t->dns({ 'up.test'   => { A => ['127.0.0.1'] },
-                    'tun.test'  => { A => ['127.0.0.1'] },
+                    'tun.test'  => { A => ['127.0.0.5'] },
                     'deaf.test' => { A => ['127.0.0.4'] },
                     'dtun.test' => { A => ['127.0.0.4'] },
                     'mute.test' => { drop => JSON::PP::true },

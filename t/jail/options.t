@@ -11,8 +11,9 @@ use lib $FindBin::Bin;
 use Jail;
 use Test::More;
 
-# To add one here, say first what it widens (`compare` is doctor's).
-my @options = sort qw(code compare control cpu cpu-time env env-file
+# To add one here, say first what it widens (`ask` is of `policy`, `compare` is
+# doctor's).
+my @options = sort qw(ask code compare control cpu cpu-time env env-file
                       external-id in label memory offline open-files out output
                       output-bytes output-keep pids policy raw stdin
                       wall-clock workspace);
