@@ -8,8 +8,8 @@
 #   make test          runs scripts/test
 #   make nightly       runs scripts/test, with all of t/jail, t/broker and
 #                      t/clients also under sanitizers, and bodies of 5 GiB,
-#                      then make test-fresh, make soak, make fuzz-sequences and
-#                      make fuzz
+#                      then make test-fresh, make soak, make fuzz-sequences,
+#                      make fuzz-control and make fuzz
 #   make test-fresh    runs scripts/quickstart and scripts/test in a bare
 #                      Debian 12 system that it makes; needs root
 #   make test-v2       runs the tests for cgroup v2, in virtual machines
@@ -23,6 +23,8 @@
 #   make fuzz-sequences  lets connections of boxes live and die at random, with
 #                      reloads and killed workers between, for SECONDS (600)
 #                      under sanitizers; SEED= repeats what was sent
+#   make fuzz-control  the same of launchers: lines and descriptors of several
+#                      users on the control socket
 #   make fuzz          runs each fuzz target for FUZZ_SECONDS (60)
 #   make install       installs to prefix=, below DESTDIR=
 #   make lint          fails on any warning of cppcheck, clang-tidy or the
@@ -133,8 +135,8 @@ print-%:
 
 
 .PHONY: all unit lint test nightly test-fresh soak test-v2 bench fuzz \
-        fuzz-sequences install clean nginx-tests build-debian13 build-sid \
-        FORCE
+        fuzz-sequences fuzz-control install clean nginx-tests build-debian13 \
+        build-sid FORCE
 
 all: $(TARGETS)
 
@@ -362,7 +364,7 @@ nightly:
 	. scripts/packages.sh; packages_need "$$PACKAGES_NIGHTLY"
 	[ -n "$(FUZZ_CC)" ] || auto/configure $(CONFIGURE_ARGS)
 	AGENT_TEST_SANITIZE=all AGENT_TEST_BODY_MIB=5120 scripts/test
-	$(MAKE) test-fresh soak fuzz-sequences fuzz
+	$(MAKE) test-fresh soak fuzz-sequences fuzz-control fuzz
 
 test-fresh:
 	scripts/test-fresh
@@ -411,6 +413,11 @@ fuzz-sequences:
 	$(MAKE) SANITIZE=1 all
 	SEQUENCES_SECONDS=$(SECONDS) SEQUENCES_SEED=$(SEED) AGENT_TEST_LIMIT=9999 \
 	    AGENT_TEST_OBJS=objs-asan prove -v t/broker/sequences.t
+
+fuzz-control:
+	$(MAKE) SANITIZE=1 all
+	SEQUENCES_SECONDS=$(SECONDS) SEQUENCES_SEED=$(SEED) AGENT_TEST_LIMIT=9999 \
+	    AGENT_TEST_OBJS=objs-asan prove -v t/broker/control_sequences.t
 
 
 # Installation.  The configuration is installed as an example that the operator
