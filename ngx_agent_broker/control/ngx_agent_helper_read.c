@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 
+#define NGX_AGENT_HELPER_LINES    64        /* of a piece, then a look */
 #define NGX_AGENT_HELPER_RETRY    1         /* ms */
 #define NGX_AGENT_HELPER_WAITING  (2 * PROTOCOL_DOORS_MAX)  /* of a user */
 
@@ -21,6 +22,7 @@ static ngx_uint_t ngx_agent_helper_waiting(ngx_agent_helper_t *helper,
     uid_t uid);
 static void ngx_agent_helper_line(ngx_agent_helper_t *helper,
     ngx_agent_helper_conn_t *conn, u_char *line, size_t len);
+static ngx_uint_t ngx_agent_helper_is_shut(ngx_agent_helper_conn_t *conn);
 static void ngx_agent_helper_drop_fds(ngx_agent_helper_t *helper,
     ngx_agent_helper_conn_t *conn);
 static void ngx_agent_helper_end(ngx_agent_helper_t *helper,
@@ -63,8 +65,9 @@ void
 ngx_agent_helper_read(ngx_agent_helper_t *helper,
     ngx_agent_helper_conn_t *conn, uint32_t events)
 {
-    u_char   *start, *end;
-    ssize_t   n;
+    u_char      *start, *end;
+    ssize_t      n;
+    ngx_uint_t   lines;
 
     if (conn->fd == (ngx_socket_t) -1) {
         return;                             /* closed in this pass */
@@ -102,10 +105,20 @@ ngx_agent_helper_read(ngx_agent_helper_t *helper,
 
     conn->len += n;
     start = conn->line;
+    lines = 0;
 
     while ((end = memchr(start, '\n', conn->line + conn->len - start))) {
         ngx_agent_helper_line(helper, conn, start, end - start);
         start = end + 1;
+
+        /* the worker may have refused the first of a thousand */
+
+        if (++lines % NGX_AGENT_HELPER_LINES == 0
+            && ngx_agent_helper_is_shut(conn))
+        {
+            ngx_agent_helper_end(helper, conn, 1);
+            return;
+        }
     }
 
     conn->len = conn->line + conn->len - start;
@@ -303,6 +316,20 @@ ngx_agent_helper_line(ngx_agent_helper_t *helper,
 
     ngx_agent_helper_send(helper, &msg);
     ngx_agent_helper_drop_fds(helper, conn);
+}
+
+
+/* Has the worker, or the peer, ended it? */
+
+static ngx_uint_t
+ngx_agent_helper_is_shut(ngx_agent_helper_conn_t *conn)
+{
+    struct pollfd  pfd;
+
+    pfd.fd = conn->fd;
+    pfd.events = 0;
+
+    return poll(&pfd, 1, 0) > 0;
 }
 
 
