@@ -201,6 +201,11 @@ sub get (%change) {
            qw(:method :scheme :path :authority);
 }
 
+# headers as a frame's bytes
+sub packed (@headers) {
+    return unpack 'H*', join '', map { pack 'x C/a C/a', @$_ } @headers;
+}
+
 sub said ($got, $stream = 1) {
     my $s = $got->{streams}{$stream};
     return $got->{end} if !$s;
@@ -334,6 +339,25 @@ for my $door ('proxy', 'web') {
         ok(said($got) =~ /^(?:400|501|reset 1|200)$/ && !$passed,
            "B-048 $door: $h->[0] does not go up") or diag explain $got, @more;
     }
+
+    # fields behind a body: refused with the connection, or left out
+    my $had = () = $up->requests;
+    my @post = (['raw', 1, 4, 1, packed(get(':method' => 'POST'))],
+                ['raw', 0, 0, 1, unpack 'H*', 'hello']);
+    is(said(speak($door, @post, ['raw', 0, 1, 1, ''], ['read', 1])), 200,
+       "$door: control: a body without trailers is answered");
+    $had++;
+    $got = speak($door, @post,
+        ['raw', 1, 5, 1, packed(['x-sum', '42'], ['content-length', '3'],
+                                ['host', 'evil.example'])],
+        ['read', 1]);
+    like(said($got), qr/^(?:goaway 1|closed|400|reset 1|200)$/,
+         "$door: a stream with trailers has an end: " . said($got))
+        or diag explain $got;
+    is(() = (grep { $_->{headers}{'x-sum'}
+                    || $_->{headers}{host}[0] eq 'evil.example' }
+             grep { defined } ($up->requests)[$had .. 1000]), 0,
+       "$door: no trailer of a stream goes up");
 
     # each stream is judged by itself
     my $before = () = $up->requests;
