@@ -169,7 +169,7 @@ while (!@bad && ($seconds ? time < $start + $seconds : $round < @short)) {
     @bad = map { "round $round (@events): $_" } @wrong;
 }
 
-is_deeply(\@bad, [], "after each of $round rounds all is as before them "
+is_deeply(\@bad, [], "A-078 after each of $round rounds all is as before them "
           . "(SEED=$seed)");
 note join ', ', map { "$_ $did{$_}" } sort keys %did;
 $_->stop for map { bless $_, 'AgentTest::Server' } @wild;

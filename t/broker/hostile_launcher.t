@@ -198,6 +198,74 @@ subtest 'A-078 a file whose close never comes back holds nobody up' => sub {
 };
 
 
+# One that is stopped, by SIGSTOP, reads nothing and closes nothing
+
+my $ask_on = <<'END';
+import socket, sys, time
+while True:
+    try:
+        with socket.create_connection(("127.0.0.1", 8899)) as s:
+            s.sendall(sys.argv[1].encode())
+            if s.recv(12) == b"HTTP/1.1 200":
+                open(sys.argv[2], "a").write("x")
+    except OSError:
+        pass                            # cut with the task
+    time.sleep(0.05)
+END
+
+subtest 'A-078 a launcher that is stopped holds nobody up' => sub {
+    my $own = $t->broker(%opt);
+    my ($old) = $own->workers;
+    my ($beside) = task(undef, $own);
+    my ($l, $task) = task(undef, $own);
+    my ($dead, $lost) = task(undef, $own);
+    my $half = $t->launcher;
+    $half->do(connect => { name => 'x', path => $own->control });
+    $half->do(raw => { name => 'x', data => '{"v":1,' });
+
+    my $mark = $t->dir . '/stopped';
+    my $pid = background($l, $ask_on, "GET $url HTTP/1.1\r\n"
+        . "Host: 127.0.0.1:$port\r\nConnection: close\r\n\r\n", $mark);
+    AgentTest::wait_for('the box to be served', sub { -s $mark });
+
+    kill 'STOP', map { $_->{pid} } $half, $l, $dead;
+    is($beside->get($url)->{status}, 200, 'others are served beside it');
+    my $served = -s $mark;
+    AgentTest::wait_for('its box to be served on', sub { -s $mark > $served });
+    pass('its own box is served on');
+
+    kill 'KILL', $dead->{pid};
+    is($own->audit_wait('task_end', task => $lost->{task_id})->{reason},
+       'launcher_lost', 'the task of one that is killed then is lost');
+
+    ok($own->reload, 'the broker is reloaded');
+    AgentTest::wait_for('the old worker to leave',
+                        sub { !-e "/proc/$old/stat" });
+    pass('the old worker leaves');
+
+    kill 'CONT', map { $_->{pid} } $half, $l;
+    is_deeply($l->do(receive => { name => 'task' })->{message},
+              { event => 'drain' }, 'when it goes on it hears of that');
+    $l->do(connect => { name => 'again', path => $own->control });
+    ok($l->ask('again', { v => 1, op => 'resume',
+                          task_id => $task->{task_id},
+                          lease => $task->{served}{lease} },
+               kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]
+       )->{ok}, 'its task is resumed');
+    $served = -s $mark;
+    AgentTest::wait_for('its box to be served again',
+                        sub { -s $mark > $served });
+    ok($l->ask('again', { op => 'close', reason => 'ok' })->{ok},
+       'its task can be closed');
+    ok($half->do(receive => { name => 'x' })->{eof},
+       'the connection of one that had not asked was closed');
+    kill 'TERM', $pid;
+    $_->stop for $l, $half, $beside, $dead;
+    $own->is_clean(level => qr/alert|emerg/);
+    $own->stop;
+};
+
+
 # A listener that is made to block, and its connections taken away
 
 my $knock = <<'END';
