@@ -116,8 +116,8 @@ static const advice_row_t  advice_rows[] = {
     CAUSE(BROKER_VERSION,
           "use a launcher and a broker of the same release"),
     CAUSE(BROKER_BUSY,
-          "wait for tasks to end, or raise \"agent_zone\" or "
-          "\"worker_connections\" in the broker's configuration"),
+          "wait for tasks to end, or raise the bound that the message names "
+          "in the broker's configuration"),
     CAUSE(BROKER_CA,
           "replace the certificate and key that \"agent_ca\" of the broker's "
           "configuration names, or write \"agent_ca auto;\", and reload it"),

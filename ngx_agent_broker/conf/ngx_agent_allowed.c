@@ -398,7 +398,7 @@ ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                           row->judge == WORDS ? "one of: "
                           : row->judge == BUFFERS ? "in all at most "
                           : row->judge == NUMBER || row->judge == SIZE
-                            || row->judge == TIME ? "from and to: " : "",
+                            || row->judge == TIME ? "in the range " : "",
                           row->text,
                           seen[i].of_http ? ", which inherits it from http"
                                           : "",

@@ -122,24 +122,21 @@ ngx_agent_check_process(ngx_cycle_t *cycle, ngx_agent_main_conf_t *amcf)
 {
     char             path[PATH_MAX];
     ngx_uint_t       i;
-    ngx_listening_t  *ls, *other;
+    ngx_listening_t  *ls;
 
-    other = NULL;
     ls = cycle->listening.elts;
 
     for (i = 0; i < cycle->listening.nelts; i++) {
 
         if (!ngx_agent_listen_is_control(&ls[i]) && ls[i].worker == 0) {
-            other = &ls[i];
             amcf->listens++;
-        }
-    }
 
-    if (other) {
-        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
-                      "this nginx listens on \"%V\" too: who finds a hole "
-                      "in what it serves there has the broker's keys; serve "
-                      "that from an nginx of its own", &other->addr_text);
+            ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                          "this nginx listens on \"%V\" too: who finds a hole "
+                          "in what it serves there has the broker's keys; "
+                          "serve that from an nginx of its own",
+                          &ls[i].addr_text);
+        }
     }
 
     if (ngx_test_config) {

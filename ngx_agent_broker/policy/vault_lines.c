@@ -295,7 +295,7 @@ parse_line(const unsigned char *p, size_t n, vault_line_t *line)
         && memcmp(p + value, EXAMPLE, sizeof(EXAMPLE) - 1) == 0)
     {
         return "the value is still that of vault.example: put the token in "
-               "its place, or take the line out";
+               "its place, or take this line out of the vault";
     }
 
     if (line->value_len < VAULT_VALUE_MIN) {

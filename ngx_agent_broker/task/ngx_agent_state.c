@@ -106,8 +106,8 @@ ngx_agent_state_open(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"agent_state\" \"%V\" must be a directory that only "
-                      "the user who starts nginx can use: chmod 700 %V",
-                      &amcf->state_dir, &amcf->state_dir);
+                      "the user who starts nginx can use: name one of the "
+                      "broker's own, and chmod 700 it", &amcf->state_dir);
         return NGX_ERROR;
     }
 
