@@ -447,7 +447,7 @@ ngx_agent_broker_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_agent_zone_add(cf, amcf) != NGX_OK
+    if (ngx_agent_zone_add(cf, amcf, ngx_agent_share_size()) != NGX_OK
         || ngx_agent_audit_shared_add(cf, amcf) != NGX_OK
         || ngx_agent_audit_file_open(cf, amcf) != NGX_OK
         || ngx_agent_lease_key(cf, amcf) != NGX_OK

@@ -318,8 +318,12 @@ typedef struct {
 
 /* ngx_agent_zone.c */
 
-/* Adds both zones; NGX_ERROR, and said so, where the policies do not fit. */
-ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
+/*
+ * Adds both zones; NGX_ERROR, and said so, where the policies do not fit, or
+ * not a slot and a share of share_size bytes for each task.
+ */
+ngx_int_t ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    size_t share_size);
 
 /* One zone of shared memory, kept over reloads; or NULL. */
 ngx_shm_zone_t *ngx_agent_zone_add_one(ngx_conf_t *cf, const char *name,

@@ -52,7 +52,8 @@ static ngx_agent_vault_t  *ngx_agent_vault;
 
 
 ngx_int_t
-ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    size_t share_size)
 {
     size_t                  need;
     ngx_cycle_t            *old;
@@ -60,7 +61,7 @@ ngx_agent_zone_add(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
     need = ngx_agent_snapshots_size(amcf->snapshot_len)
            + amcf->tasks * (ngx_agent_zone_taken(sizeof(ngx_agent_slot_t))
-                            + ngx_agent_zone_taken(ngx_agent_share_size()))
+                            + ngx_agent_zone_taken(share_size))
            + NGX_AGENT_ZONE_SPARE;
 
     /* and what the allocator writes down of each page */
