@@ -112,7 +112,7 @@ static const ngx_agent_allowed_row_t  ngx_agent_allowed_rows[] = {
     { "proxy_next_upstream", WORDS, "error timeout off" },
     { "proxy_next_upstream_timeout", TIME, "0 60s" },
     { "proxy_next_upstream_tries", NUMBER, "1 3" },
-    { "proxy_pass_trailers", WORDS, "on off" },
+    { "proxy_pass_trailers", WORDS, "off" },
     { "proxy_redirect", WORDS, "off" },
     { "proxy_socket_keepalive", WORDS, "on off" },
     { "proxy_bind", LITERAL, "an address" },

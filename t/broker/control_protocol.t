@@ -1025,7 +1025,7 @@ subtest 'a task is adopted after a restart, by the key that is kept' => sub {
 # A small zone
 
 subtest 'a zone that is full refuses new tasks and serves on' => sub {
-    my $small = $t->broker(%opt, http => $opt{http} . 'agent_zone 400k; '
+    my $small = $t->broker(%opt, http => $opt{http} . 'agent_zone 430k; '
                          . 'agent_tasks 60;',
                            log_level => 'error');
     my $own = $t->launcher;
