@@ -476,8 +476,9 @@ class Life:
                     data += b"".join(self.line() for _ in range(
                         self.rng.choice([1, 2, 30])))
                 self.send(s, data, self.random_fds())
-            elif what < 7:
-                self.send(s, self.junk()[:self.rng.randint(0, 70000)])
+            elif what < 7:              # without its end
+                self.send(s, b" " + self.junk()[:self.rng.randint(0, 70000)],
+                          self.random_fds())
             elif what < 9:
                 self.receive(s, self.rng.choice([0, 0.05, 0.3]))
             else:
