@@ -98,6 +98,8 @@ struct ngx_agent_ctx_s {
     unsigned               held:1;          /* it is in flight */
 
     ngx_agent_policies_t  *set;
+    uint64_t               dialled_by;      /* generation of the policies that
+                                               the connection was made by */
     const policy_t        *policy;
     const policy_rule_t   *rule;
     u_char                 policy_hash[POLICY_HASH_LEN + 1];

@@ -193,6 +193,9 @@ ngx_agent_keepalive_put(ngx_peer_connection_t *pc, ngx_agent_ctx_t *ctx,
     if (pc->cached) {
         item = ctx->reused;                 /* its key is this request's */
 
+    } else if (ctx->dialled_by != ctx->set->generation) {
+        return;                             /* verified by older policies */
+
     } else {
         item = ngx_palloc(c->pool, sizeof(ngx_agent_keepalive_t));
         if (item == NULL) {
@@ -301,6 +304,11 @@ ngx_agent_keepalive_session_put(ngx_agent_ctx_t *ctx,
 {
     ngx_queue_t            *q;
     ngx_agent_keepalive_t  *item;
+
+    if (ctx->dialled_by != ctx->set->generation) {
+        ngx_ssl_free_session(session);
+        return;
+    }
 
     if (ngx_agent_keepalive_session_get(ctx)) {
 

@@ -338,6 +338,7 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
 
     pc->cached = 0;
     pc->connection = NULL;
+    ctx->dialled_by = ctx->set->generation;
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "agent: dials address %ui of %ui", ctx->next + 1,
