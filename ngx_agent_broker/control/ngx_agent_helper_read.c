@@ -128,6 +128,15 @@ ngx_agent_helper_read(ngx_agent_helper_t *helper,
         conn->len = 0;
     }
 
+    /*
+     * What is refused does not wait for the rest of its line: it may be the
+     * other end of this connection, whose end would never be seen.
+     */
+
+    if (conn->why) {
+        ngx_agent_helper_drop_fds(helper, conn);
+    }
+
     if (conn->len) {
         ngx_memmove(conn->line, start, conn->len);
 

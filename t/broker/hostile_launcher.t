@@ -213,6 +213,20 @@ while True:
     time.sleep(0.05)
 END
 
+subtest 'A-078 a launcher that sends its own connection still ends with it'
+    => sub {
+    my $own = $t->broker(%opt);
+    my ($l, $task) = task(undef, $own);
+    $l->do(descriptors => { name => 'task', message => { v => 1 },
+                            half => JSON::PP::true,
+                            kinds => [{ connection => 'task' }] });
+    $l->stop;
+    my $end = $own->audit_wait('task_end', task => $task->{task_id});
+    is($end->{reason}, 'launcher_lost', 'its task ends at once');
+    $own->is_clean;
+    $own->stop;
+};
+
 subtest 'A-078 a launcher that is stopped holds nobody up' => sub {
     my $own = $t->broker(%opt);
     my ($old) = $own->workers;

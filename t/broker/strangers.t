@@ -409,13 +409,18 @@ END
 
 subtest 'G-005: descriptors of one user take nothing from another' => sub {
     is(as($agent, <<'END'), "8 of 10 refused\n", 'of ten connections two may '
-import fcntl, struct, termios
+import ctypes, fcntl, struct, termios
 def unread(u):
     return struct.unpack("i", fcntl.ioctl(u, termios.TIOCOUTQ, bytes(4)))[0]
 def work(uid):
+    # what can be a door: anything else is closed before its line has come
+    if ctypes.CDLL(None).unshare(0x10000000 | 0x40000000) != 0:
+        print("no net namespace")
+        return
+    door = socket.create_server(("", 0))
     conns = [control() for i in range(10)]
     for u in conns:
-        send(u, b" ", [0] * 64)
+        send(u, b" ", [door.fileno()] * 64)
     while any(unread(u) for u in conns):
         time.sleep(0.004)
     said = [ask(u, v=1, op="resume", task_id="0" * 32, lease="1").get("message", "") for u in conns]

@@ -20,6 +20,8 @@ control connection is made from outside of it.
               {"deep":PORT} listening, a queue of 65535
               {"fuse":true} a file whose close waits for its file system
               {"again":N} the Nth descriptor made before
+              {"connection":"a"} the connection itself
+        "half":true leaves out the end of the line
   {"do":"receive","name":"a","timeout":5}           {"message":..} {"eof":true}
                                                     {"timeout":true}
   {"do":"close","name":"a"}                         {"do":"half_close",..} its
@@ -398,6 +400,8 @@ class Launcher:
             fd = os.open(kind["file"], os.O_RDONLY)
         elif "pipe" in kind:
             fd = os.pipe()[0]
+        elif "connection" in kind:
+            fd = os.dup(self.connections[kind["connection"]].fileno())
         elif "fuse" in kind:
             fd, self.fuse = fuse_file()
         elif "listen_host" in kind:
@@ -502,7 +506,8 @@ class Launcher:
         elif what == "descriptors":
             fds = [self.descriptor(kind) for kind in command["kinds"]]
             socket.send_fds(
-                s, [(json.dumps(command["message"]) + "\n").encode()], fds)
+                s, [(json.dumps(command["message"])
+                     + ("" if command.get("half") else "\n")).encode()], fds)
         elif what == "half_close":
             s.shutdown(socket.SHUT_WR)
         elif what == "close":
