@@ -136,7 +136,7 @@ path_decode(const unsigned char *p, size_t n, unsigned char *byte)
         return "the path has an encoded control byte";
     }
 
-    return memchr("/.%\\;", *byte, 5)
+    return strchr("/.%\\;", *byte)
            ? "the path has an encoded slash, dot, percent sign, backslash or "
              "semicolon"
            : NULL;
@@ -156,5 +156,5 @@ static bool
 path_is_unreserved(unsigned char ch)
 {
     return (ch >= 'A' && ch <= 'Z') || (ch >= 'a' && ch <= 'z')
-           || (ch >= '0' && ch <= '9') || memchr("-_~", ch, 3);
+           || (ch >= '0' && ch <= '9') || ch == '-' || ch == '_' || ch == '~';
 }
