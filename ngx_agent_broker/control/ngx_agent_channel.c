@@ -277,6 +277,8 @@ ngx_agent_channel_message(void)
         u_char          space[CMSG_SPACE(sizeof(int) * PROTOCOL_DOORS_MAX)];
     } control;
 
+    message.kind = 0;
+
     iov[0].iov_base = &message;
     iov[0].iov_len = sizeof(message);
     iov[1].iov_base = &rest;
