@@ -9,7 +9,7 @@
 #include "request/ngx_agent_names.h"
 
 
-#define NGX_AGENT_NAMES_MAX      1024       /* kept, and being asked for */
+#define NGX_AGENT_NAMES_MAX      1024       /* kept */
 #define NGX_AGENT_NAMES_TTL_MIN  1          /* s */
 #define NGX_AGENT_NAMES_TTL_MAX  300
 
@@ -82,7 +82,7 @@ ngx_agent_names_ask(ngx_agent_ctx_t *ctx)
         asked = ngx_agent_names_add(ctx);
 
         if (asked == NULL) {
-            ctx->why = "too many names are asked for at the same time";
+            ctx->why = "out of memory";
             return NGX_DECLINED;
         }
 
@@ -148,24 +148,16 @@ ngx_agent_names_lookup(ngx_agent_ctx_t *ctx)
 }
 
 
-/* A new one, in the place of the one that was not used for the longest time. */
+/*
+ * Those that are asked for need no bound of their own: a request in flight
+ * waits for each, and how many of these a task has is bounded.
+ */
 
 static ngx_agent_name_t *
 ngx_agent_names_add(ngx_agent_ctx_t *ctx)
 {
-    ngx_queue_t       *q;
     authority_t       *a;
     ngx_agent_name_t  *added;
-
-    if (ngx_agent_names_count == NGX_AGENT_NAMES_MAX) {
-
-        if (ngx_queue_empty(&ngx_agent_names_kept)) {
-            return NULL;
-        }
-
-        q = ngx_queue_head(&ngx_agent_names_kept);
-        ngx_agent_names_remove(ngx_queue_data(q, ngx_agent_name_t, queue));
-    }
 
     a = &ctx->target.authority;
 
@@ -183,7 +175,6 @@ ngx_agent_names_add(ngx_agent_ctx_t *ctx)
     ngx_queue_init(&added->waits);
 
     ngx_rbtree_insert(&ngx_agent_names_tree, &added->node.node);
-    ngx_agent_names_count++;
 
     return added;
 }
@@ -236,7 +227,15 @@ ngx_agent_names_answer(ngx_agent_answer_t *answer, void *data)
         name->count = answer->count;
         name->expires = ngx_current_msec + ttl * 1000;
 
+        /* in the place of the one that was not used for the longest time */
+
+        if (ngx_agent_names_count == NGX_AGENT_NAMES_MAX) {
+            q = ngx_queue_head(&ngx_agent_names_kept);
+            ngx_agent_names_remove(ngx_queue_data(q, ngx_agent_name_t, queue));
+        }
+
         ngx_queue_insert_tail(&ngx_agent_names_kept, &name->queue);
+        ngx_agent_names_count++;
 
     } else {
         ngx_agent_names_remove(name);
@@ -302,11 +301,11 @@ ngx_agent_names_remove(ngx_agent_name_t *name)
 {
     if (name->addresses) {
         ngx_queue_remove(&name->queue);
+        ngx_agent_names_count--;
         ngx_free(name->addresses);
     }
 
     ngx_rbtree_delete(&ngx_agent_names_tree, &name->node.node);
-    ngx_agent_names_count--;
 
     ngx_free(name);
 }
