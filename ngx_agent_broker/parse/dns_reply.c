@@ -13,6 +13,7 @@
 #define DNS_HEADER         12
 #define DNS_RECORD         10           /* of a record, after its name */
 #define DNS_LABEL_MAX      63
+#define DNS_POINTERS_MAX   127          /* in a name: as many as labels */
 
 #define DNS_QR             0x8000       /* an answer */
 #define DNS_OPCODE         0x7800
@@ -317,9 +318,10 @@ dns_reply_record(dns_message_t *m, dns_record_t *record)
 static int
 dns_reply_name(dns_message_t *m, dns_name_t *name)
 {
-    size_t         i, at, end, label, len, limit;
+    size_t         i, at, end, label, len, limit, pointers;
 
     at = m->at;
+    pointers = 0;
     limit = at;                         /* a pointer leads before it */
     end = 0;
     len = 0;
@@ -344,7 +346,7 @@ dns_reply_name(dns_message_t *m, dns_name_t *name)
 
             at = dns_read16(m->p + at) & 0x3fff;
 
-            if (at >= limit) {
+            if (at >= limit || ++pointers > DNS_POINTERS_MAX) {
                 return -1;
             }
 

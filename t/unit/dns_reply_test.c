@@ -337,8 +337,9 @@ test_other(void **state)
 static void
 test_malformed(void **state)
 {
-    size_t     i;
-    message_t  m;
+    size_t         i, n, at, first;
+    message_t      m;
+    unsigned char  chain[401];
 
     (void) state;
 
@@ -367,6 +368,32 @@ test_malformed(void **state)
     record(&m, NULL, 5, 9, "\1a\xc0\x26", 4);
     m.p[m.n - 1] = (unsigned char) (m.n - 4);
     assert_int_equal(parse(&m, m.n), DNS_BAD);
+
+    /* pointers that lead to pointers: as many as labels, and more */
+
+    for (i = 100; i <= 200; i += 100) {
+        begin(&m, 0, 2);
+        (void) memset(chain, 0, sizeof(chain));
+        record(&m, NULL, 16, 9, (char *) chain, 1 + 2 * i);
+
+        first = m.n - 2 * i;
+
+        for (n = 0; n < i; n++) {
+            at = first - 1 + (n ? 2 * n - 1 : 0);
+            m.p[first + 2 * n] = (unsigned char) (0xc0 | at >> 8);
+            m.p[first + 2 * n + 1] = (unsigned char) at;
+        }
+
+        add16(&m, 0xc000 | (unsigned) (m.n - 2));
+        add(&m, "\0\1\0\1\0\0\0\1\0\4\x0a\1\2\3", 14);
+
+        if (i == 100) {
+            assert_int_not_equal(parse(&m, m.n), DNS_BAD);
+
+        } else {
+            assert_int_equal(parse(&m, m.n), DNS_BAD);
+        }
+    }
 
     /* a name of an alias that ends before its data, and after it */
 
