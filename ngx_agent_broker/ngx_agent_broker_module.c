@@ -598,6 +598,7 @@ ngx_agent_broker_exit_process(ngx_cycle_t *cycle)
 {
     if (ngx_agent_broker_conf(cycle) && ngx_process == NGX_PROCESS_WORKER) {
         ngx_agent_channel_stop(cycle);
+        ngx_agent_policies_leave();
         ngx_agent_audit_broker_worker("end");
     }
 }

@@ -19,7 +19,6 @@
 
 
 static ngx_agent_policies_t *ngx_agent_policies_open(ngx_log_t *log);
-static void ngx_agent_policies_leave(void);
 static void ngx_agent_policies_check(ngx_event_t *ev);
 static void ngx_agent_policies_data_free(void *data);
 static void ngx_agent_policies_cleanup(void *data);
@@ -125,9 +124,7 @@ ngx_agent_policies_open(ngx_log_t *log)
 }
 
 
-/* The snapshot is not read any more: the next reload may need its memory. */
-
-static void
+void
 ngx_agent_policies_leave(void)
 {
     ngx_queue_t           *q;

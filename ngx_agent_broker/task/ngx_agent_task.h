@@ -576,6 +576,13 @@ void ngx_agent_policies_release(ngx_agent_policies_t *set);
 ngx_agent_policies_t *ngx_agent_policies_hold(ngx_pool_t *pool,
     ngx_log_t *log);
 
+/*
+ * The worker does not read its snapshot any more, whose memory the next reload
+ * may need: when there is a newer one, and before the worker's exit, which can
+ * take longer than a reload waits.
+ */
+void ngx_agent_policies_leave(void);
+
 
 /* ngx_agent_lease.c */
 
