@@ -848,10 +848,10 @@ else:                                   # in a message that nobody reads
     x.sendmsg([b'x'], [(*SCM, array.array('i', [c.fileno()]))])
 u = control()
 u.sendmsg([b'x'], [(*SCM, array.array('i', fds))])
-# last where the broker was faster: then this waits, and not for the broker
-threading.Thread(target=c.close, daemon=True).start()
-x.close()
-y.close()
+# where the broker was faster, one of these is the last: it waits, and not for
+# the broker
+for own in c, x, y:
+    threading.Thread(target=own.close, daemon=True).start()
 time.sleep(0.1)
 u.close()
 time.sleep(0.1)
