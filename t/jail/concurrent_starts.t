@@ -85,8 +85,9 @@ END
     my $ran = delete $outcome->{ran} // 0;
     cmp_ok($ran, '>=', 8, 'some run');
     cmp_ok($ran, '<', $many, 'control: there was no room for all');
-    my @named = (qr/^refused: the broker refused \(busy\): .*"worker_connections"/,
-                 qr/^refused: the broker refused \(busy\): .*"agent_opens"/,
+    my $limit = qr/worker_connections|"(?:agent_opens|agent_tasks|tasks
+                                          |agent_control_connections)"/x;
+    my @named = (qr/^refused: the broker refused \(busy\): .*$limit/,
                  qr/^refused: the broker closed the connection .*worker_conn/);
     my $no_limit = sub ($said) { !grep { $said =~ $_ } @named };
     is(join("\n", grep { $no_limit->($_) } keys %$outcome),
