@@ -93,16 +93,7 @@ sub hear ($box) {
 
 my (%killed, %did);
 
-sub worker_is_killed {
-    my @workers = $b->workers;
-    my $victim = $workers[rand @workers];
-    $killed{$victim} = 1;
-    kill 'KILL', $victim;
-    AgentTest::wait_for('another worker', sub {
-        my @now = $b->workers;
-        return @now == 2 && !grep { $_ == $victim } @now;
-    });
-}
+sub worker_is_killed { $killed{ $b->kill_worker } = 1 }
 
 my @events = (
     ['reload', sub { $b->reload }],

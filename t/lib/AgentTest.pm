@@ -931,6 +931,18 @@ sub workers ($self) {
     return $self->processes(qr/^nginx: worker process$/);
 }
 
+# Kills a worker that is picked by chance: its pid, once another one is there.
+sub kill_worker ($self) {
+    my @workers = $self->workers;
+    my $victim = $workers[rand @workers];
+    kill 'KILL', $victim;
+    AgentTest::wait_for('another worker', sub {
+        my @now = $self->workers;
+        return @now == @workers && !grep { $_ == $victim } @now;
+    });
+    return $victim;
+}
+
 sub leaving ($self) {
     return $self->processes(qr/^nginx: worker process is shutting down$/);
 }
