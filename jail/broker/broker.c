@@ -24,8 +24,8 @@
 
 
 #define BROKER_OPEN_WAIT    5000        /* ms, for an answer to open */
-#define BROKER_CLOSE_WAIT   5000
-#define BROKER_OLD_WAIT     500         /* for workers that leave */
+#define BROKER_CLOSE_WAIT   5000        /* for an answer to close */
+#define BROKER_OLD_WAIT     5000        /* for workers that leave */
 #define BROKER_RESUME_WAIT  10000
 #define BROKER_RETRY_MIN    20
 #define BROKER_RETRY_MAX    200

@@ -301,7 +301,13 @@ ngx_agent_control_read(ngx_event_t *rev)
     }
 
     if (l->phase == NGX_AGENT_DRAINED) {
-        /* it closes with the worker, after the task's last connection */
+
+        /* else it closes with the worker, after the task's last connection */
+
+        if (l->ended) {
+            ngx_agent_control_finish(l);
+        }
+
         return;
     }
 
@@ -348,6 +354,16 @@ ngx_agent_control_end(ngx_agent_launcher_t *l, ngx_uint_t is_gone)
 {
     l->ended = 1;
     l->lingers = 0;
+
+    if (l->phase == NGX_AGENT_DRAINED && !is_gone
+        && !ngx_queue_empty(&l->task->connections))
+    {
+        /* by the end of this one it knows that all of theirs is recorded */
+
+        ngx_agent_task_cut(l->task);
+        ngx_agent_launcher_await(l);
+        return;
+    }
 
     if (is_gone || l->out_len == 0) {
         ngx_agent_control_finish(l);

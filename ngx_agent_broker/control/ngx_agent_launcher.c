@@ -262,6 +262,13 @@ ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
         return;
     }
 
+    ngx_agent_launcher_await(l);
+}
+
+
+void
+ngx_agent_launcher_await(ngx_agent_launcher_t *l)
+{
     l->task->data = l;
     l->task->idle = ngx_agent_launcher_idle;
 
@@ -269,7 +276,7 @@ ngx_agent_launcher_cut(ngx_agent_launcher_t *l)
 }
 
 
-/* The last connection is gone: the answer is sent from the event loop. */
+/* The last connection is gone: what comes of it is of the event loop. */
 
 static void
 ngx_agent_launcher_idle(ngx_agent_task_t *task)

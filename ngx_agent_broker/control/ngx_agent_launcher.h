@@ -157,7 +157,13 @@ void ngx_agent_launcher_drain(ngx_agent_launcher_t *l);
 /* Cuts the task's connections; it is closed when they are gone. */
 void ngx_agent_launcher_cut(ngx_agent_launcher_t *l);
 
-/* `close`, once the task's connections are gone or their time is over. */
+/*
+ * The connection's read handler is called as on a timeout, once the last of
+ * the task's connections, which are cut, is gone or their time is over.
+ */
+void ngx_agent_launcher_await(ngx_agent_launcher_t *l);
+
+/* `close`, then. */
 void ngx_agent_launcher_closed(ngx_agent_launcher_t *l);
 
 /* Writes the task's end, if its lease is still this worker's. */

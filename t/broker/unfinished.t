@@ -40,7 +40,7 @@ my $dns = $t->dns({ 'up.test'   => { A => ['127.0.0.1'] },
                     'mtun.test' => { drop => JSON::PP::true } });
 my $here = 'private 127.0.0.0/8;';
 my $b = $t->broker(dns => $dns, policy => <<"END");
-    wall_clock 3s;
+    wall_clock 4s;
     host up.test:$port   { methods GET POST; plaintext on; $here }
     host deaf.test:$port { plaintext on; $here }
     host mute.test:$port { plaintext on; $here }
