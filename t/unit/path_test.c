@@ -272,7 +272,7 @@ bad_patterns(void **state)
         { "(*UTF)^/", "does not begin with \"^/\"" },
         { "^/(", "at its byte 3" },
         { "^/v1/[a", "at its byte 7" },
-        { "^/a**b)", "at its byte 4" },
+        { "^/a**b)", "at its byte " },           /* versions of PCRE2 differ */
         { "^/\\C", "is not a pattern" },
         { "^/(?<=a*)b", "is not a pattern" },
         { "^/\xc3\xbc", "percent-encoded" },
