@@ -6,7 +6,8 @@
  *     next one is asked at once;
  *   - one that is silent for a second is asked again after the others, and an
  *     answer that comes late is as good;
- *   - an answer that is cut is fetched over TCP;
+ *   - an answer that is cut is fetched over TCP, once from each server: it may
+ *     take longer than a second, and be told of again meanwhile;
  *   - when the time is over, the name has failed.
  *
  * IPv4 and IPv6 addresses are two questions; when one has addresses, the other
@@ -52,10 +53,10 @@ struct ngx_agent_ask_s {
     ngx_agent_ask_question_t  questions[2];
     ngx_uint_t               questions_count;
 
-    /* over UDP, one a server; over TCP, one a question */
+    /* over UDP, one a server; over TCP, one a question of each */
 
     ngx_agent_ask_attempt_t  udp[NGX_AGENT_ASK_SERVERS];
-    ngx_agent_ask_attempt_t  tcp[2];
+    ngx_agent_ask_attempt_t  tcp[NGX_AGENT_ASK_SERVERS][2];
 
     ngx_event_t              silence;
     ngx_event_t              deadline;
@@ -275,10 +276,19 @@ ngx_agent_ask_attempt(ngx_agent_ask_t *ask, ngx_agent_ask_question_t *only,
     ngx_agent_ask_attempt_t   *place;
     ngx_agent_ask_question_t  *q;
 
-    place = is_tcp ? &ask->tcp[only - ask->questions] : &ask->udp[ask->server];
+    place = is_tcp ? &ask->tcp[ask->server][only - ask->questions]
+                   : &ask->udp[ask->server];
     attempt = &place->attempt;
 
     if (is_tcp) {
+
+        if (attempt->connection
+            && ngx_memcmp(attempt->questions[0].bytes, only->sent.bytes, 2)
+               == 0)
+        {
+            return NGX_OK;                  /* its answer is on the way */
+        }
+
         ngx_agent_attempt_close(attempt);
     }
 
@@ -611,14 +621,14 @@ ngx_agent_ask_finished(ngx_event_t *ev)
 static void
 ngx_agent_ask_stop(ngx_agent_ask_t *ask)
 {
-    ngx_uint_t  i;
+    ngx_uint_t  i, k;
 
     for (i = 0; i < ask->servers_count; i++) {
         ngx_agent_attempt_close(&ask->udp[i].attempt);
-    }
 
-    for (i = 0; i < ask->questions_count; i++) {
-        ngx_agent_attempt_close(&ask->tcp[i].attempt);
+        for (k = 0; k < ask->questions_count; k++) {
+            ngx_agent_attempt_close(&ask->tcp[i][k].attempt);
+        }
     }
 
     if (ask->silence.timer_set) {

@@ -48,6 +48,8 @@ my %both = (
     'huge.test'   => { A => [map { '127.2.' . int($_ / 200) . '.' . $_ % 200 }
                              1 .. 1100] },
     'notcp.test'  => { A => [map { "127.1.0.$_" } 1 .. 100], drop_tcp => 1 },
+    'slow.test'   => { A => ['127.0.0.1', map("127.1.1.$_", 1 .. 100)],
+                       delay_tcp_ms => 1500, cut => 50 },
     'empty.test'  => {},
     'many.test'   => { @here, delay_ms => 600 },
     'leave.test'  => { @here, delay_ms => 600 },
@@ -158,6 +160,16 @@ subtest 'an answer that does not fit UDP is read over TCP, up to a bound'
        q{the name server's answer is too long}, 'more than 16 KiB fail');
     is($json->decode($get->('notcp.test')->{body})->{detail},
        q{the name server's answer is cut}, 'a server without TCP fails');
+
+    # each server says 50 times and again each second that it was cut
+    is(reason($get->('slow.test')), 200,
+       'an answer that comes after more than a second is taken');
+    for my $n (0, 1) {
+        my $asked = () = grep { $_->{type} eq 'A' && $_->{proto} eq 'tcp' }
+                         $servers[$n]->questions('slow.test');
+        cmp_ok($asked, '<=', 1, "server $n is asked for it once");
+    }
+
     ok(!(grep { $_->{type} eq 'A' && $_->{proto} eq 'tcp' }
          questions('many.test')), 'control: a short answer needs no TCP');
 };

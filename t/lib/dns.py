@@ -14,6 +14,8 @@ Records are a JSON file, read again whenever it has changed:
    "slow.test":    {"A": ["127.0.0.1"], "delay_ms": 300},
    "mute.test":    {"drop": true},           a list of types: only these
    "half.test":    {"A": [..], "drop_tcp": true},   says nothing over TCP
+   "long.test":    {"A": [..], "delay_tcp_ms": 1500, "cut": 50},   says so many
+                                          times over UDP that it was cut
    "else.test":    {"A": ["127.0.0.1"], "elsewhere": "127.0.0.2"},   an answer
         with that address comes first, from another address of this host
    "*.wild.test":  {"A": ["127.0.0.1"]}}
@@ -158,6 +160,8 @@ class Server:
                       "from": peer[1]})
             if entry.get("delay_ms"):
                 time.sleep(entry["delay_ms"] / 1000)
+            if entry.get("delay_tcp_ms") and proto == "tcp":
+                time.sleep(entry["delay_tcp_ms"] / 1000)
 
         drop = entry.get("drop")
         if drop is True or (drop and kind in drop):
@@ -216,7 +220,9 @@ class Server:
                 self.other.sendto(astray, peer)
             answer = self.safe_reply(query, "udp", peer)
             if answer:
-                sock.sendto(answer, peer)
+                entry = self.records.find(parse_question(query)[0].lower())
+                for _ in range((entry or {}).get("cut", 1)):
+                    sock.sendto(answer, peer)
 
         while True:
             query, peer = sock.recvfrom(4096)
