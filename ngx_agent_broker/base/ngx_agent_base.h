@@ -80,7 +80,10 @@ typedef struct {
 
 /* ngx_agent_bio.c */
 
-/* Makes the TLS of a connection read and write through our BIO. */
+/*
+ * Makes the TLS of a connection read and write through our BIO.  After a fatal
+ * alert c->error is set.
+ */
 ngx_int_t ngx_agent_bio(ngx_connection_t *c);
 
 

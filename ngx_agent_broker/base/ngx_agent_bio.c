@@ -9,6 +9,10 @@
  * urgent data also cuts a read short: TLS has none, and a peer that sends it
  * anyway waits until it sends more.
  *
+ * After a fatal alert, sent or received, OpenSSL fails to write and gives no
+ * reason, which nginx logs as critical.  What was read before it would still be
+ * answered, so the connection is marked as broken at once.
+ *
  * A connection keeps OpenSSL's two buffers, 33 KiB, as long as it lives.  The
  * number of connections is bounded: from boxes by `connections`, to upstreams
  * by the limits in ngx_agent_keepalive.c.
@@ -31,6 +35,8 @@ static int ngx_agent_bio_read(BIO *bio, char *buf, int size);
 static int ngx_agent_bio_write(BIO *bio, const char *buf, int size);
 static long ngx_agent_bio_ctrl(BIO *bio, int cmd, long num, void *data);
 static void ngx_agent_bio_passed(ngx_event_t *ev);
+static void ngx_agent_bio_message(int sent, int version, int type,
+    const void *buf, size_t len, SSL *ssl, void *data);
 
 
 static BIO_METHOD   *ngx_agent_bio_method;
@@ -43,6 +49,9 @@ ngx_agent_bio(ngx_connection_t *c)
 {
     BIO              *bio;
     ngx_agent_bio_t  *data;
+
+    SSL_set_msg_callback(c->ssl->connection, ngx_agent_bio_message);
+    SSL_set_msg_callback_arg(c->ssl->connection, c);
 
     /* without EPOLLRDHUP an end that came with the last bytes is missed */
 
@@ -198,4 +207,21 @@ static void
 ngx_agent_bio_passed(ngx_event_t *ev)
 {
     ngx_agent_bio_pass++;
+}
+
+
+/* An alert is a level and a description: RFC 8446 section 6. */
+
+static void
+ngx_agent_bio_message(int sent, int version, int type, const void *buf,
+    size_t len, SSL *ssl, void *data)
+{
+    ngx_connection_t  *c;
+
+    if (type == SSL3_RT_ALERT && len == 2
+        && *(const u_char *) buf == SSL3_AL_FATAL)
+    {
+        c = data;
+        c->error = 1;
+    }
 }

@@ -85,6 +85,16 @@ for my $case (['over cleartext', 0, "http://127.0.0.1:$port"],
     };
 }
 
+subtest 'an answer arrives, and no record behind it that cannot be read'
+    => sub {
+    my @done = flows(1, 'send', 'length', 15, 64 * MIB,
+                     "https://api.internal:$tls/early?read=50000&how=broken");
+    is(scalar(grep { ($_->{status} // 0) == 413
+                     && $_->{text} eq "too much\n" } @done), 15,
+       'each of fifteen gets its answer') or diag explain \@done;
+    $b->is_clean;
+};
+
 subtest 'G-029: over HTTP/2 an early answer arrives too' => sub {
     for my $how ('close', 'reset') {
         for my $i (1 .. 5) {

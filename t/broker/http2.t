@@ -430,6 +430,63 @@ for my $case (
     };
 }
 
+# A program of the box that answers its own good bytes with a record that no
+# key has made, in one segment: what is answered to the good ones fails.
+my $broken = $t->write('broken.py', <<'END');
+import socket, ssl, sys
+where, ca, alpn, first, last = sys.argv[1:6]
+host = where.split(':')[0]
+s = socket.create_connection(('127.0.0.1', 8899), 10)
+s.settimeout(60)
+s.sendall(('CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n' % (where, where)).encode())
+assert b' 200 ' in s.recv(4096)
+c = ssl.create_default_context(cafile=ca)
+c.set_alpn_protocols([alpn])
+into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+tls = c.wrap_bio(into, out, server_hostname=host)
+while True:
+    try:
+        tls.do_handshake()
+        break
+    except ssl.SSLWantReadError:
+        s.sendall(out.read())
+        into.write(s.recv(65536))
+tls.write(bytes.fromhex(first))
+s.sendall(out.read() + bytes.fromhex(last))
+got = b''
+while True:
+    try:
+        got += tls.read(65536)
+    except ssl.SSLWantReadError:
+        more = s.recv(65536)
+        into.write(more) if more else into.write_eof()
+    except ssl.SSLError as e:
+        print(e.reason)
+        break
+    if b'\0\0\x08\x06\x01' in got or b' 200 ' in got:
+        print('answered')
+        break
+END
+
+for my $case (
+    ['h2', "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . pack('H*',
+        '000000040000000000' . '000008060000000000' . '00' x 8)],
+    ['http/1.1', "GET /hello HTTP/1.1\r\nHost: api.internal:$port\r\n\r\n"],
+) {
+    my ($alpn, $first) = @$case;
+    subtest "a record that cannot be read, behind $alpn that can" => sub {
+        my $send = sub ($last) {
+            return $l->do(run => { argv => ['/usr/bin/python3', $broken,
+                "api.internal:$port", $box_ca, $alpn, unpack('H*', $first),
+                $last], timeout => 60 })->{data};
+        };
+        like($send->(''), qr/answered/, 'control: without it there is an answer');
+        like($send->('1703030020' . 'ab' x 32), qr/BAD_RECORD_MAC/,
+             'the connection is ended by an alert');
+        $b->is_clean;
+    };
+}
+
 $b->is_clean;
 
 done_testing;

@@ -11,7 +11,9 @@ and before that, where a path says so, the path as a line of its own.
   /sink                 reads the body, answers 200 with its length
   /early?read=N&how=H   reads N bytes of the body and answers 413; then H is
                         "close": closes (unread bytes make that a reset),
-                        "keep": stays open and reads no more, "reset": resets
+                        "keep": stays open and reads no more, "reset": resets,
+                        "broken": by TLS, a record that no key has made comes
+                        in the answer's segment
   /wait?ms=N            answers after N milliseconds
   /late                 answers 200 at once, and goes on reading the body; then
                         the length of it is the answer's body
@@ -121,7 +123,13 @@ class Peer:
     def early(self, query, names):
         self.body(int(query.get("read", "0")))
         how = query.get("how", "close")
+        if how == "broken":
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         self.answer(413, b"too much\n", b"Connection: close\r\n")
+        if how == "broken":
+            with socket.socket(fileno=os.dup(self.sock.fileno())) as raw:
+                raw.sendall(b"\x17\x03\x03\0\x20" + b"x" * 32)
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         if how == "keep":
             say(wait=self.path)
             time.sleep(600)
