@@ -128,6 +128,7 @@ subtest 'D-028 a refused start is one line, with its reason and user' => sub {
     my $r = $t->jail(['run', '--control', $b->control, '--policy', 'nothing',
                       '--', 'true']);
     is($r->{json}{reason}, 'setup', 'control: an unknown policy');
+    $b->audit_wait('task_refused');
     my @refused = $b->audit('task_refused');
     is("@{[ map { \"$_->{reason} $_->{uid}\" } @refused ]}",
        "policy_unknown $>", 'an unknown policy: the reason and the user');
@@ -135,18 +136,16 @@ subtest 'D-028 a refused start is one line, with its reason and user' => sub {
     my $l = $t->launcher;
     $l->do(connect => { name => 'a', path => $b->control });
     $l->ask('a', { v => 1, op => 'exec', task_id => 'f' x 32 });
-    @refused = $b->audit('task_refused');
-    is($refused[-1]{reason}, 'bad_request',
-       'a wish to enter a box: the reason');
+    my $line = $b->audit_wait('task_refused', reason => 'bad_request');
+    is($line->{uid}, $>, 'a wish to enter a box: the reason and the user');
 
     SKIP: {
         skip 'needs root, for another user', 1 unless AgentTest::is_root();
         my $other = $t->launcher(user => $t->user);
         $other->do(connect => { name => 'a', path => $b->control });
         $other->ask('a', { v => 1, op => 'open', policy => 'others' });
-        @refused = $b->audit('task_refused');
-        is("$refused[-1]{reason} $refused[-1]{uid}", 'not_allowed '
-           . $t->user, 'a user that the policy does not list');
+        $line = $b->audit_wait('task_refused', reason => 'not_allowed');
+        is($line->{uid}, $t->user, 'a user that the policy does not list');
     }
 };
 
