@@ -63,29 +63,43 @@ field_is_value(const unsigned char *p, size_t n)
 }
 
 
+const unsigned char *
+field_next_word(const unsigned char **p, const unsigned char *end, size_t *len)
+{
+    const unsigned char  *at, *word;
+
+    at = *p;
+
+    while (at < end && (*at == ' ' || *at == '\t' || *at == ',')) {
+        at++;
+    }
+
+    word = at;
+
+    while (at < end && *at != ' ' && *at != '\t' && *at != ',') {
+        at++;
+    }
+
+    *p = at;
+    *len = (size_t) (at - word);
+
+    return *len ? word : NULL;
+}
+
+
 bool
 field_has_word(const unsigned char *p, size_t n, const char *word)
 {
-    size_t                len;
-    const unsigned char  *end, *start;
+    size_t                len, found_len;
+    const unsigned char  *end, *found;
 
     end = p + n;
     len = strlen(word);
 
-    while (p < end) {
+    while ((found = field_next_word(&p, end, &found_len)) != NULL) {
 
-        while (p < end && (*p == ' ' || *p == '\t' || *p == ',')) {
-            p++;
-        }
-
-        start = p;
-
-        while (p < end && *p != ' ' && *p != '\t' && *p != ',') {
-            p++;
-        }
-
-        if ((size_t) (p - start) == len
-            && strncasecmp((const char *) start, word, len) == 0)
+        if (found_len == len
+            && strncasecmp((const char *) found, word, len) == 0)
         {
             return true;
         }

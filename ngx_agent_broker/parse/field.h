@@ -24,7 +24,14 @@ field_name_t field_name(const unsigned char *p, size_t n);
 bool field_is_value(const unsigned char *p, size_t n);
 
 /*
- * Is this word, in upper or lower case, one of a list with commas (Connection,
- * Upgrade)?  The n bytes at p are a field's value.
+ * The next word of a list with commas (Connection, Upgrade), between *p, which
+ * is moved behind it, and end; its length in *len.  NULL: there is none.
+ */
+const unsigned char *field_next_word(const unsigned char **p,
+    const unsigned char *end, size_t *len);
+
+/*
+ * Is this word, in upper or lower case, one of such a list?  The n bytes
+ * at p are a field's value.
  */
 bool field_has_word(const unsigned char *p, size_t n, const char *word);

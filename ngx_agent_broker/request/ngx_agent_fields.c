@@ -13,6 +13,7 @@
 
 static const char *ngx_agent_fields_line(ngx_table_elt_t *header, u_char *next,
     ngx_buf_t *b);
+static ngx_uint_t ngx_agent_fields_words(ngx_str_t *value);
 static ngx_uint_t ngx_agent_fields_is_hop(ngx_table_elt_t *header);
 
 
@@ -21,13 +22,14 @@ ngx_agent_fields_check(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
     u_char           *end, *next;
     ngx_buf_t        *b;
-    ngx_uint_t        i, lines;
+    ngx_uint_t        i, lines, hops;
     const char       *why;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
     lines = r->http_version < NGX_HTTP_VERSION_20;
     b = r->header_in;
+    hops = 0;
 
     if (lines) {
         end = ctx->line.data + ctx->line.len;
@@ -71,6 +73,18 @@ ngx_agent_fields_check(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                 }
 
                 continue;
+            }
+
+            /* each header line is compared with all of them */
+
+            if (ngx_agent_header_names_is(header[i].key.data,
+                                          header[i].key.len, "connection"))
+            {
+                hops += ngx_agent_fields_words(&header[i].value);
+
+                if (hops > NGX_AGENT_HOPS_MAX) {
+                    return "Connection has more than 32 words";
+                }
             }
 
             next = (i + 1 < part->nelts) ? header[i + 1].key.data
@@ -127,6 +141,22 @@ ngx_agent_fields_line(ngx_table_elt_t *header, u_char *next, ngx_buf_t *b)
     }
 
     return NULL;
+}
+
+
+static ngx_uint_t
+ngx_agent_fields_words(ngx_str_t *value)
+{
+    size_t         len;
+    ngx_uint_t     n;
+    const u_char  *p, *last;
+
+    p = value->data;
+    last = p + value->len;
+
+    for (n = 0; field_next_word(&p, last, &len); n++) { /* void */ }
+
+    return n;
 }
 
 

@@ -17,9 +17,10 @@
 
 static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
-static ngx_uint_t ngx_agent_headers_has_hops(ngx_http_request_t *r);
-static ngx_uint_t ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name,
-    size_t len);
+static ngx_uint_t ngx_agent_headers_hops(ngx_http_request_t *r,
+    ngx_str_t hops[NGX_AGENT_HOPS_MAX]);
+static ngx_uint_t ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n,
+    u_char *name, size_t len);
 static ngx_uint_t ngx_agent_headers_has_word(ngx_http_request_t *r,
     const char *name, const char *word);
 static void ngx_agent_headers_wipe(void *data);
@@ -56,7 +57,8 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size_t               size;
     target_t            *t;
     ngx_buf_t           *from, *to;
-    ngx_uint_t           hops;
+    ngx_str_t            hops[NGX_AGENT_HOPS_MAX];
+    ngx_uint_t           hops_count;
     ngx_pool_cleanup_t  *cln;
 
     from = r->upstream->request_bufs->buf;
@@ -133,7 +135,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     /* without a Connection header, HTTP/1.1 keeps the connection */
 
-    hops = ngx_agent_headers_has_hops(r);
+    hops_count = ngx_agent_headers_hops(r, hops);
 
     /* the header lines that the proxy made, from the second on */
 
@@ -151,7 +153,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         if (colon
             && !(ctx->odd_names && field_name(line, colon - line) == FIELD_ODD)
             && !ngx_agent_header_names_is_stripped(line, colon - line)
-            && !(hops && ngx_agent_headers_is_hop(r, line, colon - line)))
+            && !ngx_agent_headers_is_hop(hops, hops_count, line, colon - line))
         {
             /* cppcheck-suppress nullPointerArithmeticRedundantCheck */
             p = ngx_cpymem(p, line, end + 1 - line);
@@ -286,90 +288,70 @@ ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 }
 
 
-/* Does a Connection header of the client's name more than keep-alive? */
+/* The headers that the client's Connection names, and how many they are. */
 
 static ngx_uint_t
-ngx_agent_headers_has_hops(ngx_http_request_t *r)
+ngx_agent_headers_hops(ngx_http_request_t *r,
+    ngx_str_t hops[NGX_AGENT_HOPS_MAX])
 {
-    ngx_uint_t        i;
+    size_t            len;
+    u_char           *last;
+    ngx_uint_t        i, n;
+    const u_char     *p, *word;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
+
+    n = 0;
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
         header = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
-            if (header[i].key.len == sizeof("connection") - 1
-                && ngx_agent_header_names_is(header[i].key.data,
-                                             header[i].key.len, "connection")
-                && !ngx_agent_header_names_is(header[i].value.data,
-                                              header[i].value.len,
-                                              "keep-alive"))
+
+            if (!ngx_agent_header_names_is(header[i].key.data,
+                                           header[i].key.len, "connection"))
             {
-                return 1;
+                continue;
+            }
+
+            p = header[i].value.data;
+            last = header[i].value.data + header[i].value.len;
+
+            while ((word = field_next_word(&p, last, &len)) != NULL
+                   && n < NGX_AGENT_HOPS_MAX)
+            {
+                hops[n].data = (u_char *) word;
+                hops[n].len = len;
+
+                /* Keep-Alive is never sent on */
+
+                n += !ngx_agent_header_names_is(hops[n].data, len,
+                                                "keep-alive");
             }
         }
     }
 
-    return 0;
+    return n;
 }
 
 
-/* Does a Connection header of the client's name this header? */
-
 static ngx_uint_t
-ngx_agent_headers_is_hop(ngx_http_request_t *r, u_char *name, size_t len)
+ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n, u_char *name,
+    size_t len)
 {
-    u_char           *p, *last, *word;
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *header;
+    ngx_uint_t  i;
 
-    /* the proxy frames the body: a client cannot have that removed */
+    for (i = 0; i < n; i++) {
 
-    if (ngx_agent_header_names_is(name, len, "content-length")
-        || ngx_agent_header_names_is(name, len, "transfer-encoding"))
-    {
-        return 0;
-    }
-
-    for (part = &r->headers_in.headers.part, i = 0; part; i++) {
-
-        if (i >= part->nelts) {
-            part = part->next;
-            i = -1;
-            continue;
-        }
-
-        header = part->elts;
-
-        if (!ngx_agent_header_names_is(header[i].key.data, header[i].key.len,
-                                       "connection"))
+        if (hops[i].len == len
+            && ngx_strncasecmp(hops[i].data, name, len) == 0)
         {
-            continue;
-        }
+            /* the proxy frames the body: a client cannot have that removed */
 
-        p = header[i].value.data;
-        last = p + header[i].value.len;
-
-        while (p < last) {
-
-            while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
-                p++;
-            }
-
-            word = p;
-
-            while (p < last && *p != ' ' && *p != '\t' && *p != ',') {
-                p++;
-            }
-
-            if ((size_t) (p - word) == len
-                && ngx_strncasecmp(word, name, len) == 0)
-            {
-                return 1;
-            }
+            return !ngx_agent_header_names_is(name, len, "content-length")
+                   && !ngx_agent_header_names_is(name, len,
+                                                 "transfer-encoding");
         }
     }
 

@@ -9,6 +9,7 @@
 
 
 #define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
+#define NGX_AGENT_HOPS_MAX       32         /* words of Connection */
 
 #define NGX_AGENT_UPSTREAM       "agent_broker"
 

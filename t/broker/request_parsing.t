@@ -684,6 +684,42 @@ for my $case (
     refused("G-028: $what", $raw, 400, 'malformed');
 }
 
+
+# Connection: each header line is compared with each word of it, which with
+# thousands of both would hold up all others
+
+sub hops ($n) { return join ', ', map { "X-Hop$_" } 1 .. $n }
+
+for my $case (
+    ['33 words', 'Connection: ' . hops(33) . "\r\n"],
+    ['33 words in two lines', 'Connection: ' . hops(30) . "\r\n"
+     . "cONNECTION: a,b,c\r\n"],
+    ['33 lines', "Connection: a\r\n" x 33],
+    ['thousands of words, and many headers', "X-A: b\r\n" x 900
+     . ('Connection: ' . 'a,' x 3900 . "\r\n") x 2],
+) {
+    my ($what, $lines) = @$case;
+    for my $version ('1.0', '1.1') {
+        my $line = refused("Connection with $what, HTTP/$version",
+            "GET http://$A/n HTTP/$version\r\nHost: $A\r\n$lines\r\n", 400,
+            'malformed');
+        is($line->{detail}, 'Connection has more than 32 words',
+           'the line says why');
+    }
+}
+
+subtest 'control: what up to 32 words of Connection name does not go up'
+    => sub {
+    allowed('32 words', "GET http://$A/hops HTTP/1.1\r\nHost: $A\r\n"
+            . 'Connection: ,,' . hops(15) . "\t, Keep-Alive\r\n"
+            . "X-Hop1: a\r\nx-hop15: a\r\nX-hOP31: a\r\nX-Hop311: a\r\n"
+            . 'Connection: ' . join(',', map { "X-Hop$_" } 17 .. 31)
+            . ", close\r\n\r\n");
+    my $headers = ($up->requests)[-1]{headers};
+    is_deeply([grep { /hop/ } keys %$headers], ['x-hop311'],
+              'a header that none of them names goes up');
+};
+
 subtest 'G-028: control: what HTTP has is served' => sub {
     allowed('bytes of 8 bits, tabs, blanks and no value',
             "GET http://$A/ok HTTP/1.1\r\nHost: $A\r\nX-A: \xe4\tb \t \r\n"
