@@ -1,6 +1,7 @@
 /*
  * What a user may make the broker do by its control connections, counted over
- * all workers and reloads: connections, opens, and lines about refusals.
+ * all workers and reloads: connections, opens, questions, and lines about
+ * refusals.
  *
  * A user has a row of rates, and one for each worker that has connections of
  * it: those of a worker that was killed are not counted any more.  Only users
@@ -107,6 +108,23 @@ ngx_agent_peer_open(uid_t uid, ngx_uint_t rate, ngx_uint_t burst)
 
 
 ngx_int_t
+ngx_agent_peer_ask(uid_t uid, ngx_uint_t rate, ngx_uint_t burst)
+{
+    ngx_int_t          rc;
+    ngx_agent_peer_t  *peer;
+
+    ngx_shmtx_lock(&ngx_agent_pool->mutex);
+
+    peer = ngx_agent_peer_row(uid, 0);
+    rc = peer ? ngx_agent_peer_pay(&peer->asks, rate, burst) : NGX_BUSY;
+
+    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
+
+    return rc;
+}
+
+
+ngx_int_t
 ngx_agent_peer_line(uid_t uid)
 {
     ngx_int_t          rc;
@@ -178,6 +196,7 @@ ngx_agent_peer_is_free(ngx_agent_peer_t *peer)
     }
 
     return (ngx_msec_int_t) (ngx_current_msec - peer->opens.paid) >= 0
+           && (ngx_msec_int_t) (ngx_current_msec - peer->asks.paid) >= 0
            && (ngx_msec_int_t) (ngx_current_msec - peer->lines.paid) >= 0;
 }
 

@@ -448,6 +448,9 @@ void ngx_agent_peer_disconnect(uid_t uid);
 /* One more `open`, at this rate a second: NGX_OK, or NGX_BUSY. */
 ngx_int_t ngx_agent_peer_open(uid_t uid, ngx_uint_t rate, ngx_uint_t burst);
 
+/* The same for what it asks without a task: these have a rate of their own. */
+ngx_int_t ngx_agent_peer_ask(uid_t uid, ngx_uint_t rate, ngx_uint_t burst);
+
 /* May one more refusal have a line?  All users that no policy names are one. */
 
 #define NGX_AGENT_PEER_STRANGER  ((uid_t) -1)

@@ -49,6 +49,7 @@ typedef struct {
     ngx_pid_t         worker;           /* whose connections; 0: the rates */
     ngx_uint_t        count;
     ngx_agent_debt_t  opens;
+    ngx_agent_debt_t  asks;
     ngx_agent_debt_t  lines;
 } ngx_agent_peer_t;
 

@@ -230,6 +230,38 @@ END
     pass('a moment later it opens again');
 };
 
+subtest 'G-005: questions have a rate, a user' => sub {
+    for my $op (q("policy","policy":"analysis"), q("health"),
+                q("ask","policy":"analysis","method":"GET","url":"http://a.b/"))
+    {
+        my $own = $t->broker(%opt);
+        like(as_at($own, $agent, <<'END', $op), qr/^True (\d+) busy .*agent_opens/,
+def work(uid):
+    good, begun = 0, time.monotonic()
+    for i in range(3000):
+        u = control()
+        u.sendall(b'{"v":2,"op":%s}\n' % args[0].encode())
+        a = answer(u)
+        u.close()
+        if not a["ok"]:
+            break
+        good += 1
+    print(100 <= good + 1 <= 102 + 51 * (time.monotonic() - begun), good,
+          a["error"], a["message"])
+END
+             "past it $op is busy, and the message says why");
+        my ($l, $task) = $own->task;
+        ok($task->{task_id}, 'a task is opened meanwhile');
+        $l->stop;
+        like(as_at($own, $agent, <<'END'), qr/^True/,
+def work(uid):
+    print(ask(control(), **OPEN)["ok"])
+END
+             'and so it is by the same user');
+        $own->stop;
+    }
+};
+
 subtest 'G-005: a user has 64 control connections, over all workers' => sub {
     my $own = $t->broker(%opt, workers => 2);
     my $l = $t->launcher;
