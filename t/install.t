@@ -74,7 +74,7 @@ my $run = $t->run(['unshare', '-m', '--propagation', 'private', 'bash',
                    $script], timeout => 300);
 
 if ($run->{err} =~ /mount: .*overlay/) {
-    plan skip_all => 'no overlay mounts here';
+    plan skip_all => 'this kernel mounts no overlay';
 }
 
 is($run->{status}, 0, 'every command of the README works')

@@ -215,7 +215,7 @@ subtest 'E-010 a broker whose socket was removed is still the one broker'
     $t->forget($next->{pid});
     my $outcome = outcome($early);
     SKIP: {
-        skip 'it met a socket that was still answered', 1
+        skip 'the old broker still answered', 1
             if ($outcome->{said} // '') =~ /running on "agent_control"/;
         ok(!defined $outcome->{status},
            'a start right after a stop waits for it')

@@ -313,7 +313,7 @@ subtest 'G-005: a user has 64 control connections, over all workers' => sub {
 
 subtest 'G-005: packet sockets hold up nobody but their sender' => sub {
     my $probe = as(0, "def work(uid):\n    socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)\n    print('ok')");
-    plan skip_all => "no packet sockets here: $probe" if $probe ne "ok\n";
+    plan skip_all => "root may not open a packet socket: $probe" if $probe ne "ok\n";
     my $pid = fork // die "fork: $!";
     if ($pid == 0) {
         as(0, <<'END');
@@ -354,7 +354,7 @@ subtest 'G-005: a helper that does not come back is replaced' => sub {
             { fuse => JSON::PP::true() }], timeout => 60);
     };
     my $got = $hang->();
-    plan skip_all => "no FUSE here: $got->{error}"
+    plan skip_all => "/dev/fuse cannot be opened: $got->{error}"
         if ($got->{error} // '') =~ /Error/;
 
     is($l->get("http://127.0.0.1:$port/echo")->{status}, 200,

@@ -708,7 +708,7 @@ subtest 'C-018 a worker that crashes with a token leaves no core' => sub {
               'no core is in the worker\'s directory');
 
     SKIP: {
-        skip 'cores go elsewhere here', 1
+        skip 'core_pattern puts cores into no directory', 1
             if $t->read('/proc/sys/kernel/core_pattern') =~ m{^\s*[|/]|^$};
         $t->run(['sh', '-c', 'ulimit -c unlimited; sh -c \'kill -SEGV $$\''],
                 cwd => $control);

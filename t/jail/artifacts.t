@@ -206,7 +206,7 @@ for my $user (ways()) {
 }
 
 subtest 'an empty directory of another user is refused' => sub {
-    plan skip_all => 'needs two users' if $> != 0;
+    plan skip_all => 'only root can be two users' if $> != 0;
     my $mine = place(0);
     mkdir $mine;
     chmod 0777, $mine;

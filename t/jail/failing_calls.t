@@ -220,7 +220,7 @@ for my $user (ways()) {
         if ($guard eq 'none') {
             kill KILL => $p->{pid};
             finish($p);
-            plan skip_all => 'no guard';
+            plan skip_all => 'the box has no guard to be stopped';
         }
         my @fds = map { readlink } glob "/proc/$guard/fd/*";
         is(join(' ', grep { !m{^/sys/fs/cgroup/|^socket:|pidfd} } @fds), '',
@@ -316,12 +316,12 @@ for my $user (ways()) {
 
 SKIP: {
     my $step = dir() . '/step';
-    skip 'a memory checker has calls of its own', 1
+    skip 'a sanitizer makes system calls of its own', 1
         if ($ENV{AGENT_TEST_OBJS} // '') =~ /asan/;
-    skip 'step.c is for x86-64', 1 if (POSIX::uname())[4] ne 'x86_64';
+    skip 't/lib/step.c is for x86-64', 1 if (POSIX::uname())[4] ne 'x86_64';
     system('cc', '-std=gnu17', '-D_GNU_SOURCE=', '-O1', '-o', $step,
            root_dir() . '/t/lib/step.c', '-lseccomp') == 0
-        or skip 'step.c does not compile', 1;
+        or skip 't/lib/step.c cannot be compiled', 1;
 
     # the launcher under step: [events], result
     my $stepped = sub ($user, $step_args, @run) {

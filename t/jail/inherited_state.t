@@ -33,7 +33,7 @@ for my $user (ways()) {
     # took
 
     subtest "$way: a box has clocks of its own, which start with it" => sub {
-        plan skip_all => 'no time namespaces here' if !-e '/proc/self/ns/time';
+        plan skip_all => 'this kernel has no time namespaces' if !-e '/proc/self/ns/time';
         my ($up, $day) = (uptime(), time);
         my $j = python(<<'END_OF_PYTHON', @as);
 import os, time
@@ -48,7 +48,7 @@ END_OF_PYTHON
         my ($monotonic, $boot, $box_up, $now) = split ' ', $clocks;
         # its offset is in whole seconds; without one it had the host's value
         my $most = uptime() - $up + 1;
-        plan skip_all => 'this host has just started' if $up < $most;
+        plan skip_all => 'this host was started just before the test' if $up < $most;
         cmp_ok($monotonic, '<=', $most, 'the monotonic clock started with it');
         cmp_ok($boot, '<=', $most, 'the clock since boot started with it');
         cmp_ok($box_up, '<=', $most, '/proc/uptime started with it');
@@ -167,9 +167,9 @@ END_OF_PYTHON
     {
         my %number = (x86_64 => 157, aarch64 => 167);
         my ($prctl, $merge, $on) = ($number{(POSIX::uname())[4]}, 67, 1);
-        plan skip_all => 'the kernel looks at each page of a sanitizer\'s map'
+        plan skip_all => 'KSM looks at each page of a sanitizer\'s map'
             if $asan;
-        plan skip_all => 'a kernel that shares no pages'
+        plan skip_all => 'this kernel has no KSM for a process'
             if !-e '/proc/self/ksm_stat'
                 || `cat /proc/self/ksm_stat` !~ /^ksm_merge_any/m;
         my $r = jail(['run', '--offline', '--', 'grep', 'merge_any',

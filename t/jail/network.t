@@ -285,7 +285,7 @@ END
 subtest 'A-080 IPv6 addresses that a box calls leave no neighbours behind'
     => sub
 {
-    plan skip_all => 'no segment routing' if !$has_routes;
+    plan skip_all => 'this kernel has no segment routing' if !$has_routes;
     my $b = broker();
     my $r = jail(['run', '--control', $b->{socket}, '--', '/usr/bin/python3',
                   '-c', $flood, 'box']);
@@ -342,7 +342,7 @@ main(int argc, char **argv)
            || seccomp_load(c) || execv(argv[3], argv + 3);
 }
 END
-    skip 'no static libseccomp', 2 if !$without;
+    skip 'no libseccomp.a to link the program with', 2 if !$without;
 
     my $b = broker();
     my @list = map { my $a = $_; map { ['tcp', $a, $_] } 80, 443, 8899 } @v4;

@@ -56,7 +56,7 @@ END
                     . 'mkdir -p "$XDG_CACHE_HOME" "$MPLCONFIGDIR" && echo made; '
                     . 'ls -A', @as);
         SKIP: {
-            skip 'no fontconfig', 1 if !has('fc-list');
+            skip 'no fc-list (fontconfig)', 1 if !has('fc-list');
             like($j->{stdout}, qr/: \w.*:style=/, 'there is a font');
         }
         like($j->{stdout}, qr/^made\n\z/m,
@@ -452,7 +452,7 @@ END
                           GO111MODULE => 'off');
             system("cd ${\dir()} && go build -tags netgo -o n $source") == 0;
         };
-        plan skip_all => 'go builds nothing here' if !$built;
+        plan skip_all => 'go cannot build a program that uses cgo' if !$built;
         my $j = box('cp n m && chmod 755 m && ./m', args => ['--in', $go]);
         is($j->{stdout}, "50 true\n",
            'fifty calls of C, and an error')
@@ -536,7 +536,7 @@ END
     my $mine = dir() . '/jumps';
     my $flags = join ' ', map { "-Wl,--wrap=$_" }
                           qw(clock_gettime time gettimeofday);
-    plan skip_all => 'the launcher cannot be linked here'
+    plan skip_all => 'its objects cannot be linked with a shim'
         if system("cc -o $mine $objs/o/jail/*.o $objs/o/jail/*/*.o $shim $flags -lcgroup "
                   . '-lseccomp -ljansson -lcrypto -lm 2> /dev/null') != 0;
     for my $case (['timeout', '500ms', 'sleep', 99], ['ok', '20s', 'true']) {

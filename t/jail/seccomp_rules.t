@@ -14,7 +14,7 @@ use Jail;
 use POSIX ();
 use Test::More;
 
-plan skip_all => 'the probe is for x86-64'
+plan skip_all => 'the probe of system calls is for x86-64'
     if (POSIX::uname())[4] ne 'x86_64';
 
 my %nr = do {

@@ -337,7 +337,7 @@ for my $user (ways()) {
 }
 
 subtest 'a workspace that belongs to another user is refused' => sub {
-    plan skip_all => 'needs two users' if $> != 0;
+    plan skip_all => 'only root can be two users' if $> != 0;
     my $dir = workspace(0, 'a' => 'a');
     chmod 0777, $dir;
     my $r = jail(['run', '--offline', '--workspace', $dir, '--', 'true'],

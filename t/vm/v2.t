@@ -28,7 +28,7 @@ sub machine ($name, @args) {
             diag "this machine stood still:\n@lines";
         }
 
-        plan skip_all => 'no such machine can be made here (see above)'
+        plan skip_all => 'no virtual machine can be made here (t/vm/run says why)'
             if $status == 77;
 
         my (@why, $ended);
