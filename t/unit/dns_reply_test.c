@@ -4,15 +4,10 @@
  */
 
 #include "unit.h"
+#include "bytes.h"
 
 #include "parse/dns.h"
 #include "parse/dns_reply.h"
-
-
-typedef struct {
-    unsigned char  p[20000];
-    size_t         n;
-} message_t;
 
 
 static dns_question_t  question;
@@ -20,38 +15,19 @@ static dns_reply_t     reply;
 
 
 static void
-add(message_t *m, const void *p, size_t n)
-{
-    assert_true(m->n + n <= sizeof(m->p));
-    memcpy(m->p + m->n, p, n);
-    m->n += n;
-}
-
-
-static void
-add16(message_t *m, unsigned value)
-{
-    unsigned char  two[2] = { (unsigned char) (value >> 8),
-                              (unsigned char) value };
-
-    add(m, two, 2);
-}
-
-
-static void
-add_name(message_t *m, const char *name)
+add_name(bytes_t *m, const char *name)
 {
     dns_name_t  wire;
 
     assert_int_equal(dns_name_set(&wire, name, strlen(name)), 0);
-    add(m, wire.wire, wire.len);
+    bytes_add(m, wire.wire, wire.len);
 }
 
 
 /* An answer to api.test of type A, without records. */
 
 static void
-begin(message_t *m, unsigned flags, unsigned records)
+begin(bytes_t *m, unsigned flags, unsigned records)
 {
     dns_name_t  name;
 
@@ -59,7 +35,7 @@ begin(message_t *m, unsigned flags, unsigned records)
     dns_question_write(&question, 0x1234, &name, DNS_TYPE_A);
 
     m->n = 0;
-    add(m, question.bytes, question.len);
+    bytes_add(m, question.bytes, question.len);
     m->p[2] = (unsigned char) (0x80 | flags >> 8);
     m->p[3] = (unsigned char) flags;
     m->p[6] = (unsigned char) (records >> 8);
@@ -68,27 +44,27 @@ begin(message_t *m, unsigned flags, unsigned records)
 
 
 static void
-record(message_t *m, const char *owner, unsigned type, unsigned long ttl,
+record(bytes_t *m, const char *owner, unsigned type, unsigned long ttl,
     const void *data, size_t n)
 {
     if (owner) {
         add_name(m, owner);
 
     } else {
-        add16(m, 0xc00c);
+        bytes_add_number(m, 0xc00c, 2);
     }
 
-    add16(m, type);
-    add16(m, 1);
-    add16(m, (unsigned) (ttl >> 16));
-    add16(m, (unsigned) (ttl & 0xffff));
-    add16(m, (unsigned) n);
-    add(m, data, n);
+    bytes_add_number(m, type, 2);
+    bytes_add_number(m, 1, 2);
+    bytes_add_number(m, (unsigned) (ttl >> 16), 2);
+    bytes_add_number(m, (unsigned) (ttl & 0xffff), 2);
+    bytes_add_number(m, (unsigned) n, 2);
+    bytes_add(m, data, n);
 }
 
 
 static void
-alias(message_t *m, const char *owner, const char *target, unsigned long ttl)
+alias(bytes_t *m, const char *owner, const char *target, unsigned long ttl)
 {
     dns_name_t  wire;
 
@@ -100,7 +76,7 @@ alias(message_t *m, const char *owner, const char *target, unsigned long ttl)
 /* On the heap, to its size, so that a sanitizer sees a read beyond it. */
 
 static dns_reply_kind_t
-parse(const message_t *m, size_t n)
+parse(const bytes_t *m, size_t n)
 {
     unsigned char     *exact;
     dns_reply_kind_t   kind;
@@ -153,7 +129,7 @@ static void
 test_found(void **state)
 {
     size_t     i;
-    message_t  m;
+    bytes_t  m;
 
     (void) state;
 
@@ -221,7 +197,7 @@ test_aliases(void **state)
 {
     int        i;
     char       from[32], to[32];
-    message_t  m;
+    bytes_t  m;
 
     (void) state;
 
@@ -288,7 +264,7 @@ test_aliases(void **state)
 static void
 test_other(void **state)
 {
-    message_t  m;
+    bytes_t  m;
 
     (void) state;
 
@@ -338,7 +314,7 @@ static void
 test_malformed(void **state)
 {
     size_t         i, n, at, first;
-    message_t      m;
+    bytes_t      m;
     unsigned char  chain[401];
 
     (void) state;
@@ -357,8 +333,8 @@ test_malformed(void **state)
 
     for (i = 0; i < 3; i++) {
         begin(&m, 0, 1);
-        add16(&m, i == 2 ? 0x80ff : 0xc000 | (unsigned) (m.n + i * 4));
-        add(&m, "\0\1\0\1\0\0\0\1\0\4\x0a\1\2\3", 14);
+        bytes_add_number(&m, i == 2 ? 0x80ff : 0xc000 | (m.n + i * 4), 2);
+        bytes_add(&m, "\0\1\0\1\0\0\0\1\0\4\x0a\1\2\3", 14);
         assert_int_equal(parse(&m, m.n), DNS_BAD);
     }
 
@@ -384,8 +360,8 @@ test_malformed(void **state)
             m.p[first + 2 * n + 1] = (unsigned char) at;
         }
 
-        add16(&m, 0xc000 | (unsigned) (m.n - 2));
-        add(&m, "\0\1\0\1\0\0\0\1\0\4\x0a\1\2\3", 14);
+        bytes_add_number(&m, 0xc000 | (unsigned) (m.n - 2), 2);
+        bytes_add(&m, "\0\1\0\1\0\0\0\1\0\4\x0a\1\2\3", 14);
 
         if (i == 100) {
             assert_int_not_equal(parse(&m, m.n), DNS_BAD);
@@ -403,7 +379,7 @@ test_malformed(void **state)
 
     begin(&m, 0, 1);
     record(&m, NULL, 5, 9, "\1a", 2);
-    add(&m, "\0", 1);
+    bytes_add(&m, "\0", 1);
     assert_int_equal(parse(&m, m.n), DNS_BAD);
 }
 

@@ -4,53 +4,29 @@
  */
 
 #include "unit.h"
+#include "bytes.h"
 
 #include "parse/dns.h"
 
 
-typedef struct {
-    unsigned char  p[1024];
-    size_t         n;
-} message_t;
-
-
 static void
-add(message_t *m, const void *p, size_t n)
-{
-    assert_true(m->n + n <= sizeof(m->p));
-    memcpy(m->p + m->n, p, n);
-    m->n += n;
-}
-
-
-static void
-add16(message_t *m, unsigned value)
-{
-    unsigned char  two[2] = { (unsigned char) (value >> 8),
-                              (unsigned char) value };
-
-    add(m, two, 2);
-}
-
-
-static void
-add_header(message_t *m, unsigned flags, unsigned questions,
+add_header(bytes_t *m, unsigned flags, unsigned questions,
     unsigned additional)
 {
     m->n = 0;
-    add16(m, 0x1234);
-    add16(m, flags);
-    add16(m, questions);
-    add16(m, 0);
-    add16(m, 0);
-    add16(m, additional);
+    bytes_add_number(m, 0x1234, 2);
+    bytes_add_number(m, flags, 2);
+    bytes_add_number(m, questions, 2);
+    bytes_add_number(m, 0, 2);
+    bytes_add_number(m, 0, 2);
+    bytes_add_number(m, additional, 2);
 }
 
 
 /* "a.b" as labels; a dot within a label cannot be written so. */
 
 static void
-add_name(message_t *m, const char *name)
+add_name(bytes_t *m, const char *name)
 {
     size_t         n;
     unsigned char  len;
@@ -58,42 +34,42 @@ add_name(message_t *m, const char *name)
     while (*name) {
         n = strcspn(name, ".");
         len = (unsigned char) n;
-        add(m, &len, 1);
-        add(m, name, n);
+        bytes_add(m, &len, 1);
+        bytes_add(m, name, n);
         name += n + (name[n] == '.');
     }
 
-    add(m, "", 1);
+    bytes_add(m, "", 1);
 }
 
 
 static void
-add_opt(message_t *m, const char *data, size_t n)
+add_opt(bytes_t *m, const char *data, size_t n)
 {
-    add(m, "", 1);
-    add16(m, 41);
-    add16(m, 4096);
-    add16(m, 0);
-    add16(m, 0x8000);                   /* DO */
-    add16(m, (unsigned) n);
-    add(m, data, n);
+    bytes_add(m, "", 1);
+    bytes_add_number(m, 41, 2);
+    bytes_add_number(m, 4096, 2);
+    bytes_add_number(m, 0, 2);
+    bytes_add_number(m, 0x8000, 2);                   /* DO */
+    bytes_add_number(m, (unsigned) n, 2);
+    bytes_add(m, data, n);
 }
 
 
 static void
-question(message_t *m, const char *name, unsigned type)
+question(bytes_t *m, const char *name, unsigned type)
 {
     add_header(m, 0x0100, 1, 0);
     add_name(m, name);
-    add16(m, type);
-    add16(m, 1);
+    bytes_add_number(m, type, 2);
+    bytes_add_number(m, 1, 2);
 }
 
 
 /* On the heap, to its size, so that a sanitizer sees a read beyond it. */
 
 static dns_kind_t
-parse(const message_t *m, size_t n, dns_query_t *q, unsigned char **exact)
+parse(const bytes_t *m, size_t n, dns_query_t *q, unsigned char **exact)
 {
     *exact = malloc(n ? n : 1);
     memcpy(*exact, m->p, n);
@@ -108,7 +84,7 @@ static const unsigned char  address[4] = { 198, 19, 7, 8 };
 static void
 test_ordinary(void **state)
 {
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
     size_t          n;
@@ -145,7 +121,7 @@ static void
 test_other_types(void **state)
 {
     size_t          i, n;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
 
@@ -177,7 +153,7 @@ static void
 test_edns(void **state)
 {
     size_t          n;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
 
@@ -189,8 +165,8 @@ test_edns(void **state)
 
     add_header(&m, 0x0120, 1, 1);
     add_name(&m, "api.internal");
-    add16(&m, 1);
-    add16(&m, 1);
+    bytes_add_number(&m, 1, 2);
+    bytes_add_number(&m, 1, 2);
     add_opt(&m, "\0\x0a\0\x08" "cookie12", 12);
 
     assert_int_equal(parse(&m, m.n, &q, &exact), DNS_QUERY);
@@ -209,7 +185,7 @@ static void
 test_flags(void **state)
 {
     size_t          i;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
 
@@ -262,7 +238,7 @@ static void
 test_truncated(void **state)
 {
     size_t          i, n;
-    message_t       m;
+    bytes_t         m;
     dns_kind_t      kind;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
@@ -271,8 +247,8 @@ test_truncated(void **state)
 
     add_header(&m, 0x0120, 1, 1);
     add_name(&m, "a-long-label-of-a-name.packages.example");
-    add16(&m, 1);
-    add16(&m, 1);
+    bytes_add_number(&m, 1, 2);
+    bytes_add_number(&m, 1, 2);
     add_opt(&m, "\0\x0a\0\x08" "cookie12", 12);
 
     for (i = 0; i < m.n; i++) {
@@ -292,7 +268,7 @@ test_truncated(void **state)
         free(exact);
     }
 
-    add(&m, "x", 1);
+    bytes_add(&m, "x", 1);
     assert_int_equal(parse(&m, m.n, &q, &exact), DNS_MALFORMED);
     free(exact);
 }
@@ -302,7 +278,7 @@ static void
 test_malformed(void **state)
 {
     size_t          i, k, n;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact;
 
@@ -345,9 +321,9 @@ test_malformed(void **state)
     for (i = 0; i < COUNT(names); i++) {
 
         add_header(&m, 0x0100, 1, 0);
-        add(&m, names[i].name, names[i].n);
-        add16(&m, 1);
-        add16(&m, 1);
+        bytes_add(&m, names[i].name, names[i].n);
+        bytes_add_number(&m, 1, 2);
+        bytes_add_number(&m, 1, 2);
 
         expect(parse(&m, m.n, &q, &exact) == DNS_MALFORMED,
                "%s is accepted", names[i].what);
@@ -360,8 +336,8 @@ test_malformed(void **state)
 
         add_header(&m, 0x0100, 1, 1);
         add_name(&m, "api.internal");
-        add16(&m, 1);
-        add16(&m, 1);
+        bytes_add_number(&m, 1, 2);
+        bytes_add_number(&m, 1, 2);
         n = m.n;
         add_opt(&m, "abcd", 4);
 
@@ -382,7 +358,7 @@ static void
 test_class(void **state)
 {
     size_t          i;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, answer[DNS_ANSWER_MAX];
 
@@ -413,7 +389,7 @@ static void
 test_longest(void **state)
 {
     size_t          i, n;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact, len, answer[DNS_ANSWER_MAX];
 
@@ -424,18 +400,18 @@ test_longest(void **state)
         add_header(&m, 0x0100, 1, 1);
 
         for (n = 0; n < 3; n++) {
-            add(&m, "\x3f", 1);
-            add(&m, "012345678901234567890123456789012345678901234567890123"
-                    "456789abc", 63);
+            bytes_add(&m, "\x3f", 1);
+            bytes_add(&m, "0123456789012345678901234567890123456789"
+                      "01234567890123456789abc", 63);
         }
 
         len = (unsigned char) i;
-        add(&m, &len, 1);
-        add(&m, "012345678901234567890123456789012345678901234567890123"
-                "456789abc", i);
-        add(&m, "", 1);
-        add16(&m, 1);
-        add16(&m, 1);
+        bytes_add(&m, &len, 1);
+        bytes_add(&m, "012345678901234567890123456789012345678901234567890123"
+                  "456789abc", i);
+        bytes_add(&m, "", 1);
+        bytes_add_number(&m, 1, 2);
+        bytes_add_number(&m, 1, 2);
         add_opt(&m, "", 0);
 
         if (i == 62) {
@@ -463,7 +439,7 @@ test_odd_names(void **state)
 {
     char            controls[63];
     size_t          i;
-    message_t       m;
+    bytes_t         m;
     dns_query_t     q;
     unsigned char  *exact;
 
@@ -494,9 +470,9 @@ test_odd_names(void **state)
     for (i = 0; i < COUNT(rows); i++) {
 
         add_header(&m, 0x0100, 1, 0);
-        add(&m, rows[i].name, rows[i].n);
-        add16(&m, 1);
-        add16(&m, 1);
+        bytes_add(&m, rows[i].name, rows[i].n);
+        bytes_add_number(&m, 1, 2);
+        bytes_add_number(&m, 1, 2);
 
         expect(parse(&m, m.n, &q, &exact) == DNS_QUERY,
                "\"%s\" is no question", rows[i].text);
@@ -513,13 +489,13 @@ test_odd_names(void **state)
     memset(controls, 1, sizeof(controls));
 
     for (i = 0; i < 4; i++) {
-        add(&m, i < 3 ? "\x3f" : "\x3d", 1);
-        add(&m, controls, i < 3 ? 63 : 61);
+        bytes_add(&m, i < 3 ? "\x3f" : "\x3d", 1);
+        bytes_add(&m, controls, i < 3 ? 63 : 61);
     }
 
-    add(&m, "", 1);
-    add16(&m, 1);
-    add16(&m, 1);
+    bytes_add(&m, "", 1);
+    bytes_add_number(&m, 1, 2);
+    bytes_add_number(&m, 1, 2);
 
     assert_int_equal(parse(&m, m.n, &q, &exact), DNS_QUERY);
     assert_in_range(strlen(q.text), 248, sizeof(q.text) - 1);

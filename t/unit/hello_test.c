@@ -4,6 +4,7 @@
  */
 
 #include "unit.h"
+#include "bytes.h"
 
 #include "parse/client_hello.h"
 #include "hellos.h"
@@ -29,33 +30,6 @@ static const row_t  hellos[] = {
     ROW(python, HELLO_OK),
     ROW(node, HELLO_OK),
 };
-
-
-typedef struct {
-    unsigned char  p[HELLO_MAX + 1024];
-    size_t         n;
-} bytes_t;
-
-
-static void
-add(bytes_t *b, const void *p, size_t n)
-{
-    assert_true(b->n + n <= sizeof(b->p));
-    memcpy(b->p + b->n, p, n);
-    b->n += n;
-}
-
-
-static void
-add_number(bytes_t *b, size_t value, size_t bytes)
-{
-    unsigned char  c;
-
-    while (bytes--) {
-        c = (unsigned char) (value >> (8 * bytes));
-        add(b, &c, 1);
-    }
-}
 
 
 /* On the heap, to its size, so that a sanitizer sees a read beyond it. */
@@ -92,9 +66,9 @@ cut(const unsigned char *p, size_t n, size_t size, bytes_t *b)
 
     for (i = 5; i < n; i += len) {
         len = n - i < size ? n - i : size;
-        add(b, "\x16\x03\x01", 3);
-        add_number(b, len, 2);
-        add(b, p + i, len);
+        bytes_add(b, "\x16\x03\x01", 3);
+        bytes_add_number(b, len, 2);
+        bytes_add(b, p + i, len);
     }
 }
 
@@ -106,17 +80,17 @@ build(bytes_t *b, const void *extensions, size_t n)
 {
     b->n = 0;
 
-    add(b, "\x16\x03\x01", 3);
-    add_number(b, 4 + 2 + 32 + 1 + 4 + 2 + 2 + n, 2);
-    add(b, "\1", 1);
-    add_number(b, 2 + 32 + 1 + 4 + 2 + 2 + n, 3);
-    add(b, "\3\3", 2);
-    add(b, "0123456789abcdef0123456789abcdef", 32);
-    add(b, "\0", 1);                    /* session id */
-    add(b, "\0\2\x13\1", 4);            /* one cipher suite */
-    add(b, "\1\0", 2);                  /* no compression */
-    add_number(b, n, 2);
-    add(b, extensions, n);
+    bytes_add(b, "\x16\x03\x01", 3);
+    bytes_add_number(b, 4 + 2 + 32 + 1 + 4 + 2 + 2 + n, 2);
+    bytes_add(b, "\1", 1);
+    bytes_add_number(b, 2 + 32 + 1 + 4 + 2 + 2 + n, 3);
+    bytes_add(b, "\3\3", 2);
+    bytes_add(b, "0123456789abcdef0123456789abcdef", 32);
+    bytes_add(b, "\0", 1);                    /* session id */
+    bytes_add(b, "\0\2\x13\1", 4);            /* one cipher suite */
+    bytes_add(b, "\1\0", 2);                  /* no compression */
+    bytes_add_number(b, n, 2);
+    bytes_add(b, extensions, n);
 }
 
 
@@ -211,11 +185,11 @@ test_shortened(void **state)
         for (n = 9; n < hellos[i].n; n++) {
 
             b.n = 0;
-            add(&b, "\x16\x03\x01", 3);
-            add_number(&b, n - 5, 2);
-            add(&b, "\1", 1);
-            add_number(&b, n - 9, 3);
-            add(&b, hellos[i].p + 9, n - 9);
+            bytes_add(&b, "\x16\x03\x01", 3);
+            bytes_add_number(&b, n - 5, 2);
+            bytes_add(&b, "\1", 1);
+            bytes_add_number(&b, n - 9, 3);
+            bytes_add(&b, hellos[i].p + 9, n - 9);
 
             rc = parse(b.p, b.n, &name);
 
@@ -239,17 +213,17 @@ test_followed(void **state)
     /* more in the same record, and in a record behind it */
 
     b.n = 0;
-    add(&b, "\x16\x03\x01", 3);
-    add_number(&b, sizeof(hello_node) - 5 + 4, 2);
-    add(&b, hello_node + 5, sizeof(hello_node) - 5);
-    add(&b, "\1\0\0\0", 4);
+    bytes_add(&b, "\x16\x03\x01", 3);
+    bytes_add_number(&b, sizeof(hello_node) - 5 + 4, 2);
+    bytes_add(&b, hello_node + 5, sizeof(hello_node) - 5);
+    bytes_add(&b, "\1\0\0\0", 4);
     assert_int_equal(parse(b.p, b.n, &name), HELLO_MALFORMED);
 
     /* what comes in the next record is the tunnel's own, and not read here */
 
     b.n = 0;
-    add(&b, hello_node, sizeof(hello_node));
-    add(&b, hello_curl, sizeof(hello_curl));
+    bytes_add(&b, hello_node, sizeof(hello_node));
+    bytes_add(&b, hello_curl, sizeof(hello_curl));
     assert_int_equal(parse(b.p, b.n, &name), HELLO_OK);
     assert_string_equal(name.host, "api.internal");
 }
@@ -400,10 +374,10 @@ test_endless(void **state)
     (void) state;
 
     b.n = 0;
-    add(&b, "\x16\x03\x01\x40\0\1\0\x3f\xfc", 9);
+    bytes_add(&b, "\x16\x03\x01\x40\0\1\0\x3f\xfc", 9);
 
     while (b.n < HELLO_MAX) {
-        add(&b, "", 1);
+        bytes_add(&b, "", 1);
     }
 
     assert_int_equal(parse(b.p, HELLO_MAX - 1, &name), HELLO_MORE);
@@ -412,14 +386,14 @@ test_endless(void **state)
     /* in records of one byte, each costs six */
 
     for (b.n = 0, n = 0; b.n + 6 <= HELLO_MAX; n++) {
-        add(&b, "\x16\x03\x01\0\1", 5);
-        add(&b, n == 0 ? "\1" : n == 2 ? "\x20" : "\0", 1);
+        bytes_add(&b, "\x16\x03\x01\0\1", 5);
+        bytes_add(&b, n == 0 ? "\1" : n == 2 ? "\x20" : "\0", 1);
     }
 
     assert_int_equal(parse(b.p, b.n - 1, &name), HELLO_MORE);
 
     while (b.n < HELLO_MAX) {
-        add(&b, "\x16", 1);
+        bytes_add(&b, "\x16", 1);
     }
 
     assert_int_equal(parse(b.p, b.n, &name), HELLO_MALFORMED);
