@@ -15,6 +15,7 @@ use v5.36;
 
 use lib 't/lib';
 use AgentTest;
+use Lives;
 use List::Util qw(max);
 use Test::More;
 use Time::HiRes qw(time);
@@ -22,58 +23,18 @@ use Time::HiRes qw(time);
 my $seconds = $ENV{SEQUENCES_SECONDS} || 0;
 my $seed    = $ENV{SEQUENCES_SEED} || ($seconds ? int time : 1);
 my $rounds  = 4;
-my $lives   = 12;
+my $turn    = 12;                       # lives of a box in a round
 my $boxes   = 2;
-my $at_once = 16;                       # `connections` of the policy
 
+my $t     = AgentTest->new;
+my $lives = Lives->new($t);
+my $b     = $lives->{broker};
+my $fresh = max(map { Lives::sockets($_) } $b->workers);
+my @boxes = $lives->start($boxes);
+
+# behind what takes names and ports at random: those of another run differ
 note "SEED=$seed";
 srand $seed;
-
-my $t  = AgentTest->new;
-my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"],
-                   pipes => 1);
-chomp(my $port = readline($up->{out}) // die "no upstream\n");
-my $tls = $t->upstream(names => ['tls.test', 'tunnel.test']);
-
-my $dns = $t->dns({ map({ ("$_.test" => { A => ['127.0.0.1'], ttl => 2 }) }
-                        qw(plain tls tunnel *.wild)),
-                    'mute.test' => { drop => JSON::PP::true } });
-my $rule = $t->rule;
-my @policy = (dns => $dns, workers => 2, vault => "api = sk_0123456789abcdef\n",
-              http => "client_header_timeout 2s; client_body_timeout 2s;\n",
-              policy => <<"END");
-    agent_policy analysis {
-        wall_clock 1h;
-        launchers  user:$>;
-        requests 100000000;  refusals 100000000;  audit_budget 100000000 4g;
-        names 1000000;  bytes_up 10g;  bytes_down 10g;  mints 1000000;
-        connections $at_once;  handshakes 1000;
-        host plain.test:$port  { methods GET POST; websocket on; plaintext on;
-                                 private 127.0.0.0/8; }
-        host *.wild.test:$port { plaintext on; private 127.0.0.0/8; }
-        host mute.test:$port   { plaintext on; private 127.0.0.0/8; }
-        host gone.test:$port   { plaintext on; private 127.0.0.0/8; }
-        host tls.test:$tls->{port} { methods GET POST; bearer api; $rule }
-        host tunnel.test:$tls->{port} { tunnel on; private 127.0.0.0/8; }
-    }
-END
-my $b = $t->broker(@policy);
-
-sub sockets ($pid) {
-    return scalar grep { (readlink $_ // '') =~ /socket/ } glob "/proc/$pid/fd/*";
-}
-
-my $fresh = max(map { sockets($_) } $b->workers);
-
-# the program is outside of every box: its text goes in as an argument
-my $program = $t->read("$AgentTest::LIB/sequences.py");
-
-my @boxes = map {
-    $t->spawn([$t->jail_path, 'run', '--control', $b->control, '--policy',
-               'analysis', '--stdin', '--raw', '--', 'python3', '-c', $program,
-               $port, $tls->{port}], pipes => 1,
-              env => { $t->sanitizer_env(0) })
-} 1 .. $boxes;
 
 sub order ($box, $line) {
     syswrite $box->{in}, "$line\n";
@@ -104,7 +65,7 @@ my @events = (
 );
 
 # a start that meets a killed worker fails, which is not what is tried here
-order($_, "probe $at_once") for @boxes;
+order($_, "probe $Lives::AT_ONCE") for @boxes;
 is_deeply([map { hear($_) } @boxes], [('done') x @boxes],
           'control: the boxes run, and may have so many connections');
 
@@ -114,7 +75,7 @@ my @bad;
 
 while ($seconds ? time < $start + $seconds : $round < $rounds) {
     $round++;
-    order($boxes[$_], "lives $seed.$round.$_ $lives") for 0 .. $#boxes;
+    order($boxes[$_], "lives $seed.$round.$_ $turn") for 0 .. $#boxes;
     for (1 .. 1 + rand 3) {
         my ($name, $code) = @{ $events[rand @events] };
         $did{$name}++;
@@ -125,7 +86,7 @@ while ($seconds ? time < $start + $seconds : $round < $rounds) {
     last if @bad;
 
     # whatever was held of the task's connections is free again
-    order($_, "probe $at_once") for @boxes;
+    order($_, "probe $Lives::AT_ONCE") for @boxes;
     push @bad, map { "round $round: $_" } grep { $_ ne 'done' }
                map { hear($_) } @boxes;
     last if @bad;
@@ -150,7 +111,7 @@ AgentTest::wait_for('the old workers to leave', sub {
 my %left;
 eval {
     AgentTest::wait_for('the workers to have no socket of the tasks', sub {
-        %left = map { $_ => sockets($_) } $b->workers;
+        %left = map { $_ => Lives::sockets($_) } $b->workers;
         return !grep { $_ > $fresh } values %left;
     }, 20);
 };

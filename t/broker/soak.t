@@ -15,6 +15,7 @@ use v5.36;
 
 use lib 't/lib';
 use AgentTest;
+use Lives;
 use IO::Select;
 use Test::More;
 use Time::HiRes qw(time);
@@ -26,42 +27,10 @@ my $slack   = 1024;                     # KiB, and a tenth
 # before $b is a broker
 sub median (@all) { return (sort { $a <=> $b } @all)[@all / 2] // 0 }
 
-my $t  = AgentTest->new;
-my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py"],
-                   pipes => 1);
-chomp(my $port = readline($up->{out}) // die "no upstream\n");
-my $tls = $t->upstream(names => ['tls.test', 'tunnel.test']);
-my $dns = $t->dns({ map({ ("$_.test" => { A => ['127.0.0.1'], ttl => 2 }) }
-                        qw(plain tls tunnel *.wild)),
-                    'mute.test' => { drop => JSON::PP::true } });
-my $rule = $t->rule;
-my $b = $t->broker(dns => $dns, workers => 2, log_level => 'error',
-                   vault => "api = sk_0123456789abcdef\n",
-                   http => "client_header_timeout 2s; client_body_timeout 2s;\n",
-                   policy => <<"END");
-    agent_policy analysis {
-        wall_clock 1h;
-        launchers  user:$>;
-        requests 100000000;  refusals 100000000;  audit_budget 100000000 4g;
-        names 10000000;  bytes_up 100g;  bytes_down 100g;  mints 1000000;
-        connections 16;  handshakes 1000;
-        host plain.test:$port  { methods GET POST; websocket on; plaintext on;
-                                 private 127.0.0.0/8; }
-        host *.wild.test:$port { plaintext on; private 127.0.0.0/8; }
-        host mute.test:$port   { plaintext on; private 127.0.0.0/8; }
-        host gone.test:$port   { plaintext on; private 127.0.0.0/8; }
-        host tls.test:$tls->{port} { methods GET POST; bearer api; $rule }
-        host tunnel.test:$tls->{port} { tunnel on; private 127.0.0.0/8; }
-    }
-END
-
-my $program = $t->read("$AgentTest::LIB/sequences.py");
-my @boxes = map {
-    $t->spawn([$t->jail_path, 'run', '--control', $b->control, '--policy',
-               'analysis', '--stdin', '--raw', '--', 'python3', '-c', $program,
-               $port, $tls->{port}], pipes => 1,
-              env => { $t->sanitizer_env(0) })
-} 1 .. $boxes;
+my $t     = AgentTest->new;
+my $lives = Lives->new($t, log_level => 'error');
+my $b     = $lives->{broker};
+my @boxes = $lives->start($boxes);
 
 my $select = IO::Select->new(map { $_->{out} } @boxes);
 my %box = map { fileno $_->{out} => $_ } @boxes;
@@ -160,13 +129,7 @@ for my $box (@boxes) {
 }
 
 AgentTest::wait_for('the workers to have nothing of the tasks', sub {
-    my $most = 0;
-    for my $pid ($b->workers) {
-        my $sockets = grep { (readlink $_ // '') =~ /socket/ }
-                      glob "/proc/$pid/fd/*";
-        $most = $sockets if $sockets > $most;
-    }
-    return $most < 16;
+    return !grep { Lives::sockets($_) >= 16 } $b->workers;
 });
 pass('a worker without tasks has no socket of theirs');
 

@@ -314,7 +314,7 @@ static void
 test_malformed(void **state)
 {
     size_t         i, n, at, first;
-    bytes_t      m;
+    bytes_t        m;
     unsigned char  chain[401];
 
     (void) state;
