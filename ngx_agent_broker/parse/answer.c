@@ -163,9 +163,12 @@ static const char *
 answer_known(const unsigned char *name, size_t len, const unsigned char *value,
     size_t n, answer_t *a)
 {
-    const char  *s;
+    size_t                word;
+    const char           *s;
+    const unsigned char  *end;
 
     s = (const char *) name;
+    end = value + n;
 
     switch (len) {
 
@@ -183,6 +186,13 @@ answer_known(const unsigned char *name, size_t len, const unsigned char *value,
 
         if (strncasecmp(s, "connection", len) == 0) {
             a->upgrade |= field_has_word(value, n, "upgrade");
+
+            while (field_next_word(&value, end, &word)) {
+
+                if (++a->hops > FIELD_HOPS_MAX) {
+                    return "its Connection has more than 32 words";
+                }
+            }
 
         } else if (strncasecmp(s, "keep-alive", len) == 0) {
             a->keep = answer_keep(value, n);

@@ -27,6 +27,7 @@ typedef struct {
     bool                  has_length;   /* Content-Length */
     bool                  chunked;
     bool                  upgrade;      /* Connection names it */
+    unsigned              hops;         /* words of Connection */
     bool                  websocket;    /* Upgrade is just that */
     unsigned              upgrades;     /* Upgrade fields */
     unsigned              keep;         /* Keep-Alive's timeout in seconds, at

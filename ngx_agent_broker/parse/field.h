@@ -9,6 +9,14 @@
 #include <stddef.h>
 
 
+/*
+ * Words that Connection may have: each other header is compared with all of
+ * them.
+ */
+
+#define FIELD_HOPS_MAX  32
+
+
 typedef enum {
     FIELD_MALFORMED = 0,        /* empty, or not a token */
     FIELD_ODD,                  /* a token with more than letters, digits and

@@ -75,14 +75,12 @@ ngx_agent_fields_check(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
                 continue;
             }
 
-            /* each header line is compared with all of them */
-
             if (ngx_agent_header_names_is(header[i].key.data,
                                           header[i].key.len, "connection"))
             {
                 hops += ngx_agent_fields_words(&header[i].value);
 
-                if (hops > NGX_AGENT_HOPS_MAX) {
+                if (hops > FIELD_HOPS_MAX) {
                     return "Connection has more than 32 words";
                 }
             }

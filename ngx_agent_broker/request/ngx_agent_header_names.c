@@ -85,7 +85,15 @@ static ngx_str_t  ngx_agent_dropped_list[] = {
     ngx_string("x-accel-redirect"), ngx_string("x-accel-expires"),
     ngx_string("x-accel-limit-rate"), ngx_string("x-accel-buffering"),
     ngx_string("x-accel-charset"), ngx_string("alt-svc"), ngx_string("nel"),
-    ngx_string("report-to"), ngx_string("x-agent-broker"), ngx_null_string
+    ngx_string("report-to"), ngx_string("x-agent-broker"),
+
+    /* hop by hop, RFC 9110 section 7.6.1; clients of HTTP/2 refuse them all */
+    ngx_string("upgrade"), ngx_string("te"), ngx_string("trailer"),
+    ngx_string("keep-alive"), ngx_string("proxy-connection"),
+    ngx_string("proxy-authenticate"), ngx_string("proxy-authentication-info"),
+    ngx_string("http2-settings"),
+
+    ngx_null_string
 };
 
 

@@ -17,8 +17,8 @@
 
 static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
     ngx_agent_ctx_t *ctx);
-static ngx_uint_t ngx_agent_headers_hops(ngx_http_request_t *r,
-    ngx_str_t hops[NGX_AGENT_HOPS_MAX]);
+static ngx_uint_t ngx_agent_headers_hops(ngx_list_part_t *part,
+    ngx_str_t hops[FIELD_HOPS_MAX]);
 static ngx_uint_t ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n,
     u_char *name, size_t len);
 static ngx_uint_t ngx_agent_headers_has_word(ngx_http_request_t *r,
@@ -57,7 +57,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size_t               size;
     target_t            *t;
     ngx_buf_t           *from, *to;
-    ngx_str_t            hops[NGX_AGENT_HOPS_MAX];
+    ngx_str_t            hops[FIELD_HOPS_MAX];
     ngx_uint_t           hops_count;
     ngx_pool_cleanup_t  *cln;
 
@@ -135,7 +135,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
     /* without a Connection header, HTTP/1.1 keeps the connection */
 
-    hops_count = ngx_agent_headers_hops(r, hops);
+    hops_count = ngx_agent_headers_hops(&r->headers_in.headers.part, hops);
 
     /* the header lines that the proxy made, from the second on */
 
@@ -288,22 +288,21 @@ ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
 }
 
 
-/* The headers that the client's Connection names, and how many they are. */
+/* The headers that Connection names, and how many they are. */
 
 static ngx_uint_t
-ngx_agent_headers_hops(ngx_http_request_t *r,
-    ngx_str_t hops[NGX_AGENT_HOPS_MAX])
+ngx_agent_headers_hops(ngx_list_part_t *part,
+    ngx_str_t hops[FIELD_HOPS_MAX])
 {
     size_t            len;
     u_char           *last;
     ngx_uint_t        i, n;
     const u_char     *p, *word;
-    ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
     n = 0;
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
+    for ( /* void */ ; part; part = part->next) {
 
         header = part->elts;
 
@@ -319,15 +318,18 @@ ngx_agent_headers_hops(ngx_http_request_t *r,
             last = header[i].value.data + header[i].value.len;
 
             while ((word = field_next_word(&p, last, &len)) != NULL
-                   && n < NGX_AGENT_HOPS_MAX)
+                   && n < FIELD_HOPS_MAX)
             {
                 hops[n].data = (u_char *) word;
                 hops[n].len = len;
 
-                /* Keep-Alive is never sent on */
+                /* nothing has the names of these, but for a websocket's */
 
-                n += !ngx_agent_header_names_is(hops[n].data, len,
-                                                "keep-alive");
+                n += !ngx_agent_header_names_is(hops[n].data, len, "close")
+                     && !ngx_agent_header_names_is(hops[n].data, len,
+                                                   "keep-alive")
+                     && !ngx_agent_header_names_is(hops[n].data, len,
+                                                   "upgrade");
             }
         }
     }
@@ -347,7 +349,7 @@ ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n, u_char *name,
         if (hops[i].len == len
             && ngx_strncasecmp(hops[i].data, name, len) == 0)
         {
-            /* the proxy frames the body: a client cannot have that removed */
+            /* the proxy frames the body: nobody can have that removed */
 
             return !ngx_agent_header_names_is(name, len, "content-length")
                    && !ngx_agent_header_names_is(name, len,
@@ -371,7 +373,10 @@ ngx_agent_headers_wipe(void *data)
 static ngx_int_t
 ngx_agent_headers_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t        i;
+    u_char           *name;
+    size_t            len;
+    ngx_str_t         hops[FIELD_HOPS_MAX];
+    ngx_uint_t        i, n, is_switch;
     ngx_agent_ctx_t  *ctx;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
@@ -403,14 +408,25 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
         return NGX_HTTP_BAD_GATEWAY;
     }
 
+    is_switch = (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS);
+
+    n = (r->upstream && ctx->answer.hops)
+        ? ngx_agent_headers_hops(&r->upstream->headers_in.headers.part, hops)
+        : 0;
+
     for (part = &r->headers_out.headers.part; part; part = part->next) {
 
         header = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
 
-            if (ngx_agent_header_names_is_dropped(header[i].key.data,
-                                                  header[i].key.len))
+            name = header[i].key.data;
+            len = header[i].key.len;
+
+            if ((ngx_agent_header_names_is_dropped(name, len)
+                 && !(is_switch
+                      && ngx_agent_header_names_is(name, len, "upgrade")))
+                || ngx_agent_headers_is_hop(hops, n, name, len))
             {
                 header[i].hash = 0;
             }

@@ -9,7 +9,6 @@
 
 
 #define NGX_AGENT_ADDRS_MAX      32         /* judged for one request */
-#define NGX_AGENT_HOPS_MAX       32         /* words of Connection */
 
 #define NGX_AGENT_UPSTREAM       "agent_broker"
 

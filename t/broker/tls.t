@@ -403,6 +403,45 @@ sub raw ($text) {
                          =~ tr{+/}{-_}r;
 }
 
+# What is about the connection to the upstream is not about that to the box,
+# and a client of HTTP/2 takes an answer with such a header for an error.
+
+subtest 'B-072 headers about the connection to an upstream end with it' => sub {
+    my @hops = ('Connection: X-Hop, close', 'connection: x-other,Upgrade',
+                'X-Hop: a', 'X-Other: a', 'Upgrade: h2,h2c', 'TE: trailers',
+                'Trailer: X-T', 'Keep-Alive: timeout=5',
+                'Proxy-Connection: close', 'Proxy-Authenticate: Basic',
+                'Proxy-Authentication-Info: a', 'HTTP2-Settings: a');
+    my $answer = sub (@lines) {
+        return raw(join("\r\n", 'HTTP/1.1 200 OK', @lines, 'X-Own: kept',
+                        'Content-Length: 2', '', 'ok'));
+    };
+    for my $way ('--http1.1', '--http2') {
+        for my $lines (\@hops, [map { lc } reverse @hops],
+                       map { [$_] } grep { !/^X-/ } @hops) {
+            my $run = $l->do(run => { env => { PATH => $ENV{PATH} }, argv => [
+                'curl', '-sSik', $way, '-x', 'http://127.0.0.1:8899',
+                "https://open.internal:$port" . $answer->(@$lines)] });
+            my ($head, $body) = ($run->{data} =~ s/\A.*established\r\n\r\n//sr)
+                              =~ /\A(.*?)\r\n\r\n(.*)/s;
+            my %got = map { lc s/:.*//sr => 1 } split /\r\n/, $head // '';
+            delete @got{qw(server date content-length connection)};
+            is($body, 'ok', "$way: an answer with $$lines[0] arrives")
+                or diag $run->{err};
+            is_deeply([sort keys %got], [sort keys %{{ map { $_ => 1 }
+                (lc(($head // '') =~ s/\r\n.*//sr)), 'x-own' }}],
+                '... and has its own headers only') or diag $head;
+        }
+    }
+
+    my $words = join ',', map { "x$_" } 1 .. 33;
+    my $r = $l->get("http://open.internal:$port"
+                    . $answer->("Connection: $words"));
+    is($r->{status}, 502, 'Connection with 33 words is 502');
+    like($r->{body}, qr/"detail":"its Connection has more than 32 words"/,
+         'the answer says why');
+};
+
 subtest 'B-073 C-004 C-031 a redirect and a challenge go to the box, unfollowed'
     => sub {
     my $asked = () = $dns->questions;
