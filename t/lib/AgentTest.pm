@@ -36,6 +36,7 @@ use IO::Socket::INET;
 use JSON::PP ();
 use MIME::Base64 ();
 use POSIX qw(:sys_wait_h :signal_h);
+use Scalar::Util ();
 use Test::More ();
 use Time::HiRes qw(time);
 
@@ -70,7 +71,7 @@ sub new ($class, %opt) {
     }, $class;
 
     $live{$self} = $self;
-    Scalar::Util::weaken($live{$self}) if require Scalar::Util;
+    Scalar::Util::weaken($live{$self});
 
     mkdir "$self->{dir}/reports";
     chmod 01777, "$self->{dir}/reports";
@@ -139,9 +140,32 @@ sub wait_for ($what, $code, $seconds = $WAIT) {
     while (1) {
         my $value = $code->();
         return $value if $value;
-        die "gave up waiting for $what after $seconds s\n" if time > $end;
+        die "gave up waiting for $what after $seconds s\n",
+            map { $_->seen } grep { defined } values %live if time > $end;
         select undef, undef, undef, 0.004;
     }
+}
+
+# What may tell why an event has not come: what brokers logged last, and what
+# processes with pipes that have ended had printed.
+sub seen ($self) {
+    my @seen;
+    for my $broker (@{ $self->{brokers_live} // [] }) {
+        my @lines = grep { !/\[(?:info|debug|notice)\]/ }
+                    split /^/m, $broker->error_log;
+        push @seen, map { "error.log: $_" } @lines > 5 ? @lines[-5 .. -1]
+                                                       : @lines;
+    }
+    for my $pid (sort keys %{ $self->{pids} // {} }) {
+        my $child = $self->{pids}{$pid} // next;
+        next if !$child->{out} || waitpid($pid, POSIX::WNOHANG()) == 0;
+        for my $from (@$child{qw(out err)}) {
+            $from->blocking(0);
+            sysread $from, my $text, 4096;
+            push @seen, "process $pid: $text\n" if length $text;
+        }
+    }
+    return @seen;
 }
 
 # Waits until a process has nothing to do: it sleeps, and has used no processor
@@ -355,10 +379,12 @@ sub spawn ($self, $command, %opt) {
         POSIX::_exit(127);
     }
 
-    $self->{pids}{$pid} = 1;
     $_->blocking(1) for grep { defined } $out_r, $err_r;
 
-    return { pid => $pid, in => $in_w, out => $out_r, err => $err_r };
+    my $child = { pid => $pid, in => $in_w, out => $out_r, err => $err_r };
+    Scalar::Util::weaken($self->{pids}{$pid} = $child);
+
+    return $child;
 }
 
 sub forget ($self, $pid) { delete $self->{pids}{$pid} }
