@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # The tree is ordered: a folder of jail/ or ngx_agent_broker/ uses only the
-# folders below it, and no files call each other in a circle.  Both are
-# computed from the symbols of the linked objects, and from the headers that a
+# folders below it, no files call each other in a circle, and what no other file
+# calls is static.  All are computed from the symbols of the linked objects, and from the headers that a
 # file includes; a failure names the edge that breaks the rule.
 #
 # The order of the folders is the one of the map at the top of jail/jail.c and
@@ -95,6 +95,37 @@ for my $part (@PARTS) {
 }
 
 
+# What is called neither by another file nor by a test is static or not needed
+
+{
+    my (%owner, %is_called);
+    my @objects = grep { -f source_of($_) }
+                  map { files_below($_, qr/\.o\z/) } 'objs/o', 'objs/nginx/addon';
+
+    open my $nm, '-|', 'nm', '-A', @objects or die "nm: $!";
+    while (my $line = <$nm>) {
+        my ($object, $kind, $symbol) = $line =~ /^([^:]+):.* ([A-Za-z]) (\S+)$/
+            or next;
+        if ($kind eq 'U') { $is_called{$symbol} = 1 }
+        elsif ($kind eq 'T' && $object !~ m{^objs/o/t/}) {
+            $owner{$symbol} = source_of($object);
+        }
+    }
+    close $nm;
+
+    # what is built by itself, and calls that tests follow by name
+    for my $file (glob('t/fuzz/*.c t/jail/*.t')) {
+        local (@ARGV, $/) = $file;
+        $is_called{$_} = 1 for <> =~ /\b([a-z]\w+)\b/g;
+    }
+
+    cmp_ok(scalar keys %owner, '>', 500, 'control: functions are found');
+    is(join("\n", map { "$_() of $owner{$_}" }
+                   grep { !$is_called{$_} && $_ ne 'main' } sort keys %owner),
+       '', 'every function that is not static is called by another file');
+}
+
+
 # Both builds compile the same files
 
 {
@@ -153,6 +184,13 @@ sub map_of ($file) {
         push @{$files{$folders[-1]}}, $line =~ /\b(\w+\.[ch])\b/g if @folders;
     }
     return { folders => \@folders, files => \%files };
+}
+
+# the source of an object, whichever build it is of
+sub source_of ($object) {
+    my $file = $object =~ s{^objs/(?:o|nginx/addon)/}{}r =~ s{\.o\z}{.c}r;
+    return (grep { -f } $file, "ngx_agent_broker/$file", "jail/$file")[0]
+        // $file;
 }
 
 sub files_below ($dir, $name) {

@@ -28,6 +28,8 @@
 
 
 static int cgroup_dir_lock(int parent, const char *name);
+static int cgroup_file_set(int dir, const char *file, const char *text,
+    char *seen, size_t cap);
 static int cgroup_file_do(int dir, const char *file, int flags,
     const char *text, char *seen, size_t cap);
 static int cgroup_file_put(int fd, const char *text);
@@ -219,7 +221,9 @@ cgroup_file_write(int dir, const char *file, const char *text)
 }
 
 
-int
+/* Writes, and reads what the kernel then has: as cgroup_file_read(). */
+
+static int
 cgroup_file_set(int dir, const char *file, const char *text, char *seen,
     size_t cap)
 {

@@ -72,10 +72,6 @@ int cgroup_dir_uids(const char *path, int (*f)(uid_t uid, unsigned max));
 /* 0 or -1 with errno. */
 int cgroup_file_write(int dir, const char *file, const char *text);
 
-/* Writes, and reads what the kernel then has: as cgroup_file_read(). */
-int cgroup_file_set(int dir, const char *file, const char *text, char *seen,
-    size_t cap);
-
 /* The text, at most cap - 1 bytes of it and a NUL; -1 with errno. */
 int cgroup_file_read(int dir, const char *file, char *text, size_t cap);
 

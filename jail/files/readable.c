@@ -42,6 +42,7 @@ static const readable_refusal_t  readable_refusals[] = {
 };
 
 
+static bool readable_overlaps(const char *one, const char *other);
 static bool readable_is_beneath(const char *path, const char *dir);
 static bool readable_meets_home(const char *path, const char *home,
     bool below);
@@ -107,7 +108,9 @@ readable_judge(const char *path, fault_t *fault)
 }
 
 
-bool
+/* One of two absolute paths is the other, or is above it. */
+
+static bool
 readable_overlaps(const char *one, const char *other)
 {
     return readable_is_beneath(other, one) || readable_is_beneath(one, other);

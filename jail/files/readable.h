@@ -21,6 +21,3 @@ int readable_judge(const char *path, fault_t *fault);
  * A real path is a user's home, or above one; or, with below, in one.
  */
 bool readable_home(const char *path, bool below);
-
-/* One of two absolute paths is the other, or is above it. */
-bool readable_overlaps(const char *one, const char *other);

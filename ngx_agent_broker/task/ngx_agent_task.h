@@ -470,10 +470,6 @@ ngx_int_t ngx_agent_usage_spend(const u_char *id, bound_id_t bound);
 /* Counts one more request: BOUND_COUNT, or the bound that is used up. */
 bound_id_t ngx_agent_usage_admit(const u_char *id);
 
-/* Counts n of it at once: NGX_OK, or NGX_BUSY past the bound. */
-ngx_int_t ngx_agent_usage_charge(const u_char *id, bound_id_t bound,
-    uint64_t n);
-
 /*
  * Takes least to most bytes of what is left of a bound, and returns how many.
  * Fewer than least are taken only where `rest` is set; else it is 0 then.

@@ -77,30 +77,6 @@ ngx_agent_usage_admit(const u_char *id)
 }
 
 
-ngx_int_t
-ngx_agent_usage_charge(const u_char *id, bound_id_t bound, uint64_t n)
-{
-    ngx_int_t          rc;
-    ngx_agent_slot_t  *slot;
-
-    rc = NGX_BUSY;
-
-    slot = ngx_agent_slot_lock(id);
-
-    if (slot) {
-        slot->used[bound] += n;
-
-        if (slot->used[bound] < slot->bounds[bound]) {
-            rc = NGX_OK;
-        }
-    }
-
-    ngx_agent_slot_unlock();
-
-    return rc;
-}
-
-
 uint64_t
 ngx_agent_usage_reserve(const u_char *id, bound_id_t bound, uint64_t least,
     uint64_t most, ngx_uint_t rest)
