@@ -1,9 +1,10 @@
 #!/usr/bin/perl
 
 # The tree is ordered: a folder of jail/ or ngx_agent_broker/ uses only the
-# folders below it, no files call each other in a circle, and what no other file
-# calls is static.  All are computed from the symbols of the linked objects, and from the headers that a
-# file includes; a failure names the edge that breaks the rule.
+# folders below it, no files call each other in a circle, and a function that no
+# other file calls is static.  All are computed from the symbols of the linked
+# objects, and from the headers that a file includes; a failure names the edge
+# or the function that breaks the rule.
 #
 # The order of the folders is the one of the map at the top of jail/jail.c and
 # of ngx_agent_broker/ngx_agent_broker_module.c, which names every file once.

@@ -1,7 +1,7 @@
 /*
  * The helper's own process: a small loop, which knows nothing of tasks.  Calls
- * that touch what a launcher has sent are made between _begin and _end, which
- * the worker watches.
+ * that touch what a launcher has sent are made between ngx_agent_helper_begin()
+ * and ngx_agent_helper_done(), which the worker watches.
  */
 
 

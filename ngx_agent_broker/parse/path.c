@@ -18,6 +18,7 @@
 #include "parse/path.h"
 
 
+static const char *path_segment(const char *p, size_t n, bool is_last);
 static const char *path_decode(const unsigned char *p, size_t n,
     unsigned char *byte);
 static int path_hex(unsigned char ch);
@@ -52,20 +53,10 @@ path_canonical(const unsigned char *p, size_t n, char *out, size_t *len)
 
         if (i == n || p[i] == '/') {
 
-            /* what is behind the slash before */
-
-            if (i > 0) {
-
-                if (*len == segment && i < n) {
-                    return "the path has two slashes in a row";
-                }
-
-                if ((*len - segment == 1 && out[segment] == '.')
-                    || (*len - segment == 2 && out[segment] == '.'
-                        && out[segment + 1] == '.'))
-                {
-                    return "the path has a \".\" or \"..\" segment";
-                }
+            why = (i == 0) ? NULL : path_segment(out + segment, *len - segment,
+                                                 i == n);
+            if (why) {
+                return why;
             }
 
             if (utf8.need) {
@@ -112,6 +103,23 @@ path_canonical(const unsigned char *p, size_t n, char *out, size_t *len)
         } else {
             out[(*len)++] = (char) byte;
         }
+    }
+
+    return NULL;
+}
+
+
+/* Why n bytes between two slashes, or behind the last, are refused. */
+
+static const char *
+path_segment(const char *p, size_t n, bool is_last)
+{
+    if (n == 0 && !is_last) {
+        return "the path has two slashes in a row";
+    }
+
+    if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.')) {
+        return "the path has a \".\" or \"..\" segment";
     }
 
     return NULL;

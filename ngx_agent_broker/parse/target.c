@@ -19,6 +19,11 @@
 static target_error_t target_read(const unsigned char *line, size_t n,
     const unsigned char *host, size_t host_len, target_t *t,
     const char **why);
+static target_error_t target_url(const unsigned char *p,
+    const unsigned char *end, const unsigned char *host, size_t host_len,
+    target_t *t, const char **why);
+static target_error_t target_authority(const unsigned char *p, size_t n,
+    uint16_t port, authority_t *authority, const char **why);
 static bool target_is_token_byte(unsigned char ch);
 static bool target_is_version(const unsigned char *p,
     const unsigned char *end);
@@ -44,18 +49,17 @@ target_parse(const unsigned char *line, size_t n, const unsigned char *host,
 }
 
 
+/* Method SP target SP HTTP/x.y, one space each. */
+
 static target_error_t
 target_read(const unsigned char *line, size_t n, const unsigned char *host,
     size_t host_len, target_t *t, const char **why)
 {
     size_t                i;
-    authority_t           by_host;
-    authority_error_t     err;
-    const unsigned char  *p, *end, *last, *slash;
+    target_error_t        err;
+    const unsigned char  *p, *end, *last;
 
     *why = "the request line is malformed";
-
-    /* method SP target SP HTTP/x.y, one space each */
 
     for (i = 0; i < n && target_is_token_byte(line[i]); i++) { /* void */ }
 
@@ -84,23 +88,35 @@ target_read(const unsigned char *line, size_t n, const unsigned char *host,
         }
     }
 
-    if (p < end && *p == '/') {
-
-        if (host == NULL) {
-            *why = "there is no Host header";
-            return TARGET_MALFORMED;
-        }
-
-        err = authority_parse(host, host_len, PORT_HTTP, &t->authority);
-        if (err != AUTHORITY_OK) {
-            *why = authority_strerror(err);
-            return TARGET_MALFORMED;
-        }
-
-        target_split(p, end, t);
-
-        return TARGET_OK;
+    if (*p != '/') {
+        return target_url(p, end, host, host_len, t, why);
     }
+
+    if (host == NULL) {
+        *why = "there is no Host header";
+        return TARGET_MALFORMED;
+    }
+
+    err = target_authority(host, host_len, PORT_HTTP, &t->authority, why);
+
+    if (err == TARGET_OK) {
+        target_split(p, end, t);
+    }
+
+    return err;
+}
+
+
+static target_error_t
+target_url(const unsigned char *p, const unsigned char *end,
+    const unsigned char *host, size_t host_len, target_t *t, const char **why)
+{
+    uint16_t              port;
+    authority_t           by_host;
+    target_error_t        err;
+    const unsigned char  *slash;
+
+    port = PORT_HTTP;
 
     if (end - p > 7 && strncasecmp((const char *) p, "http://", 7) == 0) {
         p += 7;
@@ -109,6 +125,7 @@ target_read(const unsigned char *line, size_t n, const unsigned char *host,
                && strncasecmp((const char *) p, "https://", 8) == 0)
     {
         p += 8;
+        port = PORT_HTTPS;
         t->https = true;
 
     } else {
@@ -122,39 +139,56 @@ target_read(const unsigned char *line, size_t n, const unsigned char *host,
         /* void */
     }
 
-    err = authority_parse(p, (size_t) (slash - p),
-                          t->https ? PORT_HTTPS : PORT_HTTP, &t->authority);
-    if (err != AUTHORITY_OK) {
-        *why = authority_strerror(err);
-        return TARGET_MALFORMED;
+    err = target_authority(p, (size_t) (slash - p), port, &t->authority, why);
+
+    if (err != TARGET_OK) {
+        return err;
     }
 
     target_split(slash, end, t);
 
-    if (host) {
+    if (host == NULL) {
+        return TARGET_OK;
+    }
 
-        /*
-         * RFC 9112 section 3.2.2 lets a proxy ignore Host here.  A client
-         * that sends two names is refused instead: nobody has to guess which
-         * one the next hop will believe.
-         */
+    /*
+     * RFC 9112 section 3.2.2 lets a proxy ignore Host here.  A client that
+     * sends two names is refused instead: nobody has to guess which one the
+     * next hop will believe.
+     */
 
-        err = authority_parse(host, host_len,
-                              t->https ? PORT_HTTPS : PORT_HTTP, &by_host);
-        if (err != AUTHORITY_OK) {
-            *why = authority_strerror(err);
-            return TARGET_MALFORMED;
-        }
+    err = target_authority(host, host_len, port, &by_host, why);
 
-        if (!authority_same_host(&by_host, &t->authority)
-            || by_host.port != t->authority.port)
-        {
-            *why = "the request line and Host name different targets";
-            return TARGET_MISMATCH;
-        }
+    if (err != TARGET_OK) {
+        return err;
+    }
+
+    if (!authority_same_host(&by_host, &t->authority)
+        || by_host.port != t->authority.port)
+    {
+        *why = "the request line and Host name different targets";
+        return TARGET_MISMATCH;
     }
 
     return TARGET_OK;
+}
+
+
+static target_error_t
+target_authority(const unsigned char *p, size_t n, uint16_t port,
+    authority_t *authority, const char **why)
+{
+    authority_error_t  err;
+
+    err = authority_parse(p, n, port, authority);
+
+    if (err == AUTHORITY_OK) {
+        return TARGET_OK;
+    }
+
+    *why = authority_strerror(err);
+
+    return TARGET_MALFORMED;
 }
 
 
