@@ -1,12 +1,13 @@
 #!/usr/bin/perl
 
-# What stands in the broker's server, in its locations, and what they inherit
+# What is in the broker's server, in its locations, and what they inherit
 # from http is one list: anything else is refused by nginx -t, by name and line.
 
 use v5.36;
 
 use lib 't/lib';
 use AgentTest;
+use ConfCheck;
 use Test::More;
 
 my $t     = AgentTest->new;
@@ -14,36 +15,11 @@ my $proxy = "$AgentTest::ROOT/conf/agent_proxy.conf";
 my $good  = $t->read($proxy);
 my ($inner) = $good =~ /location \/ \{\n(.*)\n\}/s or die;
 my ($outer) = $good =~ /^(.*)^location/ms;
-my $prefix = $t->nginx_prefix;
+my $prefix = check_in($t, around => sub ($http) {
+    return "agent_audit logs/agent-audit.log;\nagent_policy a { }\n$http\n";
+});
 my $cert = $t->cert(['client']);
 my $tried = $t->write('htpasswd', "me:{PLAIN}secret\n");
-
-# `#!` ends the line that a refusal must point to
-sub try ($http, %opt) {
-    my ($ok, $said) = $t->nginx_t(prefix => $prefix, http => <<"END", %opt);
-agent_audit logs/agent-audit.log;
-agent_policy a { }
-$http
-END
-    my @lines = split /\n/, $t->read("$prefix/nginx.conf");
-    my ($line) = grep { $lines[$_ - 1] =~ /#!$/ } 1 .. @lines;
-    return ($ok, $said, $line);
-}
-
-sub accepted ($what, $http, %opt) {
-    my ($ok, $said) = try($http, %opt);
-    ok($ok, "accepted: $what") or diag $said;
-    return;
-}
-
-sub refused ($what, $http, $words, %opt) {
-    my ($ok, $said, $line) = try($http, %opt);
-    my @emerg = $said =~ /^(nginx: \[emerg\] .*)$/mg;
-    my $fine = !$ok && @emerg == 1 && $emerg[0] =~ $words;
-    $fine &&= $emerg[0] =~ m{ in \Q$prefix\E/nginx\.conf:$line$} if $line;
-    ok($fine, "refused: $what") or diag "it said: $said";
-    return;
-}
 
 sub server ($more, $location = '') {
     return "server {\nagent_control unix:%CONTROL%;\n$more\n$outer\n"
@@ -101,8 +77,6 @@ my @never = (
     ['ssl_ciphers', 'eNULL', 'http server'],
     ['ssl_early_data', 'on', 'http server'],
     ['ssl_verify_client', 'optional_no_ca', 'http server'],
-
-
 );
 
 subtest 'G-021: a directive that is not on the list is refused by its name '

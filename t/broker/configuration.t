@@ -10,6 +10,7 @@ use v5.36;
 
 use lib 't/lib';
 use AgentTest;
+use ConfCheck;
 use File::Find ();
 use IO::Socket::UNIX;
 use Test::More;
@@ -22,8 +23,7 @@ my $ca    = $t->ca->{cert};
 my $proxy = "$AgentTest::ROOT/conf/agent_proxy.conf";
 
 
-# The text of http around the policies.  `#!` at the end of a line marks
-# where a refusal must point to.
+# The text of http around the policies.
 sub http ($policies, %opt) {
     my $vault_line = $opt{vault} // "agent_vault $vault;";
     my $audit = $opt{audit} // 'agent_audit logs/agent-audit.log;';
@@ -45,35 +45,8 @@ server {
 END
 }
 
-# One prefix for all tests of a configuration: what nginx -t leaves is looked
-# at at the end.
-my $prefix = $t->nginx_prefix;
-
-sub try ($http, %opt) {
-    my ($ok, $said) = $t->nginx_t(prefix => $prefix, http => $http, %opt);
-    my @lines = split /\n/, $t->read("$prefix/nginx.conf");
-    my ($line) = grep { $lines[$_ - 1] =~ /#!$/ } 1 .. @lines;
-    return ($ok, $said, $line);
-}
-
-sub accepted ($what, $http, %opt) {
-    my ($ok, $said) = try($http, %opt);
-    ok($ok, "accepted: $what") or diag $said;
-    return;
-}
-
-# Refused with these words; with the marked line where there is a mark.
-sub refused ($what, $http, $words, %opt) {
-    my ($ok, $said, $line) = try($http, %opt);
-    my ($emerg) = $said =~ /^(nginx: \[emerg\] .*)$/m;
-    my $fine = !$ok && ($emerg // '') =~ $words;
-    $fine &&= $emerg =~ m{ in \Q$prefix\E/nginx\.conf:$line$} if $line;
-    $fine &&= index($said, $token) < 0;
-    ok($fine, "refused: $what")
-        or diag(($line ? "line $line was meant\n" : '')
-                . "it said: $said");
-    return;
-}
+# What nginx -t leaves in it is looked at at the end.
+my $prefix = check_in($t, secret => $token);
 
 sub policy ($body) { return http("agent_policy a {\n$body\n}") }
 sub host ($body, $name = 'api.internal') {
