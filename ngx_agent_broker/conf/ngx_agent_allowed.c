@@ -396,7 +396,7 @@ ngx_agent_allowed_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
                           "\"%V\" must be %s%s in the server with "
                           "\"agent_control\"%s in %s:%ui", name,
                           row->judge == WORDS ? "one of: "
-                          : row->judge == BUFFERS ? "in all at most "
+                          : row->judge == BUFFERS ? "together at most "
                           : row->judge == NUMBER || row->judge == SIZE
                             || row->judge == TIME ? "in the range " : "",
                           row->text,
