@@ -211,7 +211,7 @@ int policy_set_complete(policy_set_t *set);
 /*
  * The text form of a complete set or policy, as `jail policy NAME` shows it
  * (malloc'd, NUL-terminated, *len without the NUL): canonical, so the same
- * policy has the same text whatever the order of its directives' spelling.
+ * policy has the same text however its directives are ordered and spelled.
  * policy_set_dump also sets every policy's hash: the SHA-256 of its text, in
  * which a certificate is given by its own SHA-256.  NULL: out of memory.
  */

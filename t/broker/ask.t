@@ -54,7 +54,7 @@ sub ask (@args) {
 my $dns = $b->{dns};
 my $asked = () = $dns->questions;
 
-subtest 'an allowed request: 0, and its rule, line and credential' => sub {
+subtest '--ask of an allowed request ends with 0 and has its rule' => sub {
     my ($status, $said, $all) = ask('analysis', '--ask', 'POST',
                                     "https://api.internal:$port/v1/x?q=1");
     is($status, 0, 'the status is 0') or diag $all;
@@ -112,7 +112,7 @@ for my $case (
     };
 }
 
-subtest 'the same words as a box would hear' => sub {
+subtest '--ask has the words of the answer that a box gets' => sub {
     my ($l) = $b->task;
     for my $url ("http://api.internal:$port/no", 'http://evil.example/') {
         my $said = JSON::PP::decode_json($l->get($url)->{body});
@@ -123,7 +123,7 @@ subtest 'the same words as a box would hear' => sub {
     $l->stop;
 };
 
-subtest 'wrong usage: 2' => sub {
+subtest '--ask with wrong arguments ends with 2' => sub {
     for my $args (['--ask'], ['--ask', 'GET'], ['--ask', 'GET', 'api.internal'],
                   ['--ask', 'GET', 'ftp://api.internal/'],
                   ['--ask', 'GET', ''], ['--ask', '', 'http://x/'],
@@ -139,10 +139,10 @@ subtest 'wrong usage: 2' => sub {
     is($status, 2, 'no policy is named');
 };
 
-subtest 'what cannot be asked: 125' => sub {
+subtest '--ask that cannot be answered ends with 125' => sub {
     my ($status, undef, $all) = ask('nothing', '--ask', 'GET', 'http://x/');
     is($status, 125, 'a policy that is not there') or diag $all;
-    like($all, qr/policy_unknown/, 'it says so');
+    like($all, qr/policy_unknown/, 'the message has policy_unknown');
     my $r = $t->jail(['policy', '--control', "$config.sock", 'analysis',
                       '--ask', 'GET', 'http://x/']);
     is($r->{status}, 125, 'no broker');
@@ -196,11 +196,11 @@ subtest 'a message that is not whole is refused' => sub {
 
 SKIP: {
     skip 'another user needs root', 1 unless AgentTest::is_root();
-    subtest 'a user that may not open may not ask' => sub {
+    subtest 'a user who may not open a task may not ask' => sub {
         my $other = $t->launcher(user => $t->user);
         my $said = says({ v => 2, %ask }, $other);
         my $open = says({ v => 1, op => 'open', policy => 'analysis' }, $other);
-        is($said->{error}, 'not_allowed', 'it is refused');
+        is($said->{error}, 'not_allowed', 'the user is refused as not_allowed');
         is_deeply($said, $open, 'it hears the same as to open');
     };
 }

@@ -151,7 +151,8 @@ sub soon ($make, $is_early) {
     BAIL_OUT('this machine takes a minute to start nginx');
 }
 
-subtest 'G-034: a worker renews it without a reload' => sub {
+subtest 'G-034: a worker renews the broker\'s own authority without a reload'
+    => sub {
     my $b = soon(sub ($margin) {
         my $own = $t->authority(at(-60), at(90 * $day + $margin));
         my $b = broker('', prefix => prefix($own));
@@ -185,7 +186,8 @@ subtest 'G-034: a worker renews it without a reload' => sub {
     $b->stop;
 };
 
-subtest 'G-034: one that was given has its end announced in the log' => sub {
+subtest 'G-034: the end of an authority that was given is announced in the log'
+    => sub {
     for my $case ([29 * $day + 600, 1], [31 * $day, 0]) {
         my ($left, $is_warned) = @$case;
         my $own = $t->authority(at(-60), at($left));
@@ -209,7 +211,8 @@ subtest 'G-034: one that was given has its end announced in the log' => sub {
     }
 };
 
-subtest 'G-034: past the end of one that was given no task starts' => sub {
+subtest 'G-034: past the end of an authority that was given no task starts'
+    => sub {
     my $b = soon(sub ($margin) {
         my $own = $t->authority(at(-60), at($margin));
         my $b = eval { broker("agent_ca $own->{cert} $own->{key};") };

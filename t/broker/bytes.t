@@ -326,7 +326,7 @@ subtest 'G-028: the framing of a body is bounded, and counted' => sub {
     is("$done->{status} $done->{reason}", '429 bytes_up',
        '20 MB of extensions, 4,000 bytes each, stop at bytes_up');
     my $end = ended(task => $task->{task_id}, failure => 'bytes_up');
-    cmp_ok($end->{bytes_up}, '>=', MIB, 'they are counted');
+    cmp_ok($end->{bytes_up}, '>=', MIB, 'the framing is counted as bytes_up');
     cmp_ok($end->{bytes_up}, '<', 2 * MIB + 65536,
            'of what follows a mebibyte is read');
 };

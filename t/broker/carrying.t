@@ -146,7 +146,7 @@ subtest 'G-020: a request with a body is read once' => sub {
     }
 };
 
-subtest 'G-020: through HTTP/2 it is read once too' => sub {
+subtest 'G-020: a request through HTTP/2 is read once' => sub {
     for my $path ('/drop', '/reset') {
         my $had = () = seen();
         my $run = $l->do(run => { argv => ['curl', '-sS', '--max-time', '30',
@@ -159,7 +159,7 @@ subtest 'G-020: through HTTP/2 it is read once too' => sub {
     }
 };
 
-subtest 'G-020: on a kept connection it is read once' => sub {
+subtest 'G-020: a request on a kept connection is read once' => sub {
     for my $to ("three.internal:$port", "three.internal:$plain") {
         for my $path ('/drop', '/reset') {
             is($l->get("http://$to/kept")->{status}, 200,
@@ -222,7 +222,7 @@ subtest 'G-020: an address that is not connected to is replaced by the next'
     is_deeply([$wrong->requests], [], 'the first has got no request');
 };
 
-subtest 'G-020: without a byte sent, the end says so' => sub {
+subtest 'G-020: egress_end says that no byte and no token was sent' => sub {
     my ($r, $line, $end) = asked("http://bad.internal:$port/x");
     is($r->{status}, 502, 'no certificate is right: 502');
     is("$end->{failure} $end->{address} $end->{vault} $end->{bytes_up}",

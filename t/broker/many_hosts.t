@@ -40,11 +40,12 @@ my ($need) = (too_small(policy(), '8k') // '') =~ /they need "agent_zone (\d+)k"
 subtest 'a zone that is too small is refused with the size that is needed'
     => sub {
     ok($need, 'nginx -t names it');
-    cmp_ok($need, '>', $hosts * 2 * 40 / 1024, 'it grows with the hosts');
+    cmp_ok($need, '>', $hosts * 2 * 40 / 1024, 'the size grows with the hosts');
     like(too_small(policy(), ($need - 1) . 'k'),
          qr/"agent_zone \d+" is too small for the policies/,
          'one kilobyte less is refused');
-    is(too_small(policy(), "${need}k"), undef, 'it is enough for nginx -t');
+    is(too_small(policy(), "${need}k"), undef,
+       'nginx -t accepts the size that was named');
     my $shipped = $t->read("$AgentTest::ROOT/conf/policies/example.conf")
                   =~ s/^\s*(?:#|bearer).*\n//gmr;
     is(too_small($shipped, '8m'), undef,
@@ -81,12 +82,14 @@ subtest 'each host is found, and no other' => sub {
        'host_not_allowed', 'a host behind the last');
 };
 
-subtest 'jail policy tells of as many as a line carries' => sub {
+subtest 'jail policy lists as many hosts as a line has room for' => sub {
     my $r = $t->jail(['policy', '--control', $b->control, 'analysis']);
-    is($r->{status}, 0, 'it is delivered') or diag $r->{err};
+    is($r->{status}, 0, 'jail policy ends with 0') or diag $r->{err};
     my $said = eval { JSON::PP::decode_json($r->{out}) } // {};
-    is($said->{rules_count}, $hosts + 1, 'it has the number of all');
-    cmp_ok(scalar @{ $said->{rules} // [] }, '>', 60, 'it has rules');
+    is($said->{rules_count}, $hosts + 1,
+       'rules_count is the number of all rules');
+    cmp_ok(scalar @{ $said->{rules} // [] }, '>', 60,
+           'control: it lists some of them');
     $r = $t->jail(['policy', '--control', $b->control, 'analysis', '--ask',
                    'POST', "https://x.w@{[$hosts / 2]}.svc.example.com/"]);
     is($r->{status}, 0, 'a request to the last one is allowed') or diag $r->{out};
@@ -146,7 +149,8 @@ subtest 'reloads and killed workers leave no list behind' => sub {
     ok($b->reload(policy => policy('')), 'a reload back to the long one');
     my $ok = $b->reload(policy => policy('', $hosts * 2));
     ok(!$ok, 'a list that is too long for the zone is refused');
-    like($b->error_log, qr/is too small for the policies/, 'it says so');
+    like($b->error_log, qr/is too small for the policies/,
+         'the log says that the zone is too small');
     my ($last) = $b->task;
     $last->stop;
 };

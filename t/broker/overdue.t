@@ -64,9 +64,9 @@ sub seconds ($line) {
 }
 
 for my $case (['a task', $plain, $plain_task, $b, 'task'],
-              ['one that was resumed after a reload', $reloaded,
+              ['a task that was resumed after a reload', $reloaded,
                $reloaded_task, $b, 'again'],
-              ['one whose worker was killed', $killed, $killed_task, $k,
+              ['a task whose worker was killed', $killed, $killed_task, $k,
                'again']) {
     my ($what, $l, $task, $broker, $name) = @$case;
     subtest "G-038: $what is ended when it is long overdue" => sub {

@@ -353,7 +353,7 @@ END
         is(reason($one->get("http://exact3.test:$port/")), 200,
            'with room again a name is served');
         is(reason($other->get("http://secret-3.wild.test:$port/")), 200,
-           'by the other worker too');
+           'with room again the other worker serves one');
         cmp_ok(scalar(() = $dns->questions), '>', $asked,
                'control: they were asked for');
         $b->stop;
@@ -363,7 +363,8 @@ END
 
 # The life of a worker
 
-subtest 'a name that is asked for when the worker is to leave' => sub {
+subtest 'a worker that leaves waits for names after a reload, not after QUIT'
+    => sub {
     $b->reload(http => 'resolver ' . join(' ', map { "127.0.0.1:$_->{port}" }
                                           @servers) . ';');
     ($l) = $b->task;
@@ -376,14 +377,14 @@ subtest 'a name that is asked for when the worker is to leave' => sub {
     send_some('quit.test', 2);
     $b->signal('QUIT');
     like(status('quit.test1'), qr/^502$/,
-         'a worker that shall end fails what has no answer, and ends');
+         'a worker that was told to quit fails the request, and ends');
     $b->quit;
     $b->is_clean;
 };
 
 # One server, which is gone; and the one of resolv.conf is another matter
 
-subtest 'a name server that is not there is told at once' => sub {
+subtest 'a name server that is not there fails a request at once' => sub {
     my $gone = $t->dns;
     $gone->stop;
     my $b = broker($gone);

@@ -134,7 +134,7 @@ is_deeply([map { "$_->{host} $_->{path}" }
            @allowed{ grep { !$end{$_} } sort keys %allowed }], [],
           'each request that was allowed has its end on record');
 is_deeply([grep { ($end{$_} // 0) > 1 || ($twice{$_} // 0) > 1 } keys %end], [],
-          'none has two');
+          'no request has two decisions or two ends');
 
 my @tasks = map { $_->{task} } $b->audit('task_end');
 is(scalar @tasks, $boxes, 'each task has its end');

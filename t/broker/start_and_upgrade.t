@@ -496,7 +496,7 @@ subtest 'G-095: a reload says that it does not load a new module' => sub {
     $b->stop;
 };
 
-subtest 'G-021: what the broker\'s nginx listens on besides is told' => sub {
+subtest 'G-021: what the broker\'s nginx listens on besides is reported' => sub {
     my $p = $t->nginx_prefix;
     my $beside = "server { listen unix:$p/x.sock; return 200; }";
     my $b = $t->broker(%opt, prefix => $p, http => "$opt{http} $beside");

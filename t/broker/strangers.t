@@ -203,7 +203,7 @@ END
     $own->stop;
 };
 
-subtest 'G-005: opens have a rate, a user' => sub {
+subtest 'G-005: each user has a rate of opens' => sub {
     my $starts = $b->audit('task_start');
     like(as($agent, <<'END'), qr/^True (\d+) busy .*agent_opens/, 'past it an open is busy, and the message says why');
 def work(uid):
@@ -230,7 +230,7 @@ END
     pass('a moment later it opens again');
 };
 
-subtest 'G-005: questions have a rate, a user' => sub {
+subtest 'G-005: each user has a rate of questions' => sub {
     for my $op (q("policy","policy":"analysis"), q("health"),
                 q("ask","policy":"analysis","method":"GET","url":"http://a.b/"))
     {
@@ -408,7 +408,8 @@ my $helper_idle = sub ($what) {
     return pass("worker and helper have nothing to do $what");
 };
 
-subtest 'G-005: what is sent and never read, half or out of band' => sub {
+subtest 'G-005: half lines, urgent bytes and answers that nobody reads harm '
+    . 'nobody' => sub {
     is(as($agent, <<'END'), "done\n", 'all of it is sent');
 def work(uid):
     kept = []

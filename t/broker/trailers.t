@@ -123,7 +123,7 @@ for my $what (sort keys %door) {
                                  . get($door, '/last', 'Connection: close'));
             like($got, qr/\AHTTP\/1\.1 400 .*"reason": ?"malformed"/s,
                  'the answer is 400');
-            is(() = $got =~ /HTTP\/1\.1 /g, 1, 'it is the only one');
+            is(() = $got =~ /HTTP\/1\.1 /g, 1, 'it is the only answer');
             my @seen = ($door->{up}->requests)[$had .. 1000];
             is(join(' ', grep { $_ ne '/echo' } map { $_->{target} }
                          grep { defined } @seen), '',

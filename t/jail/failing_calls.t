@@ -267,7 +267,7 @@ for my $user (ways()) {
             close $in;
             running($p, 'cat');
             my @guards = guards($p);
-            is(scalar @guards, $n, 'their number');
+            is(scalar @guards, $n, "there are $n");
             close $go;
             is(finish($p)->{json}{reason}, 'ok', 'the task ends well');
             is(scalar(grep { -e "/proc/$_" } @guards), 0,
