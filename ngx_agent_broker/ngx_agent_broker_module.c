@@ -310,11 +310,11 @@ static ngx_command_t  ngx_agent_commands[] = {
        twice */
 
     NGX_AGENT_DIRECTIVE("host", NGX_CONF_TAKE1|NGX_AGENT_MANY,
-                        ngx_agent_conf_host, 0),
+                        ngx_agent_host_block, 0),
     NGX_AGENT_DIRECTIVE("host",
                         NGX_AGENT_POLICY_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1
                         |NGX_AGENT_MANY,
-                        ngx_agent_conf_host, 0),
+                        ngx_agent_host_block, 0),
 
     /* in host */
 

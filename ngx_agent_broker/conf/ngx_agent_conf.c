@@ -21,8 +21,6 @@ static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 static ngx_int_t ngx_agent_conf_place(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, const void *what);
-static void ngx_agent_conf_duplicate(ngx_conf_t *cf, const char *file,
-    ngx_uint_t line, const char *directive, const char *err);
 static char *ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, bound_id_t id, policy_t *policy);
 static char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -62,11 +60,8 @@ ngx_agent_conf_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     rv = handler(cf, cmd, amcf);
 
-    if (rv == NGX_CONF_OK && cf->cmd_type == NGX_AGENT_POLICY_CONF) {
-        ngx_agent_host_block_peek(cf);
-    }
-
-    return rv;
+    return rv == NGX_CONF_OK && cf->cmd_type == NGX_AGENT_POLICY_CONF
+           ? ngx_agent_host_block_next(cf, amcf) : rv;
 }
 
 
@@ -92,10 +87,11 @@ ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
 
         for (i = 0; first && place[i].what != first; i++) { /* void */ }
 
-        ngx_agent_conf_duplicate(cf,
-                                 first ? (char *) place[i].file.data : NULL,
-                                 first ? place[i].line : 0,
-                                 "invalid \"agent_policy\"", err);
+        ngx_agent_host_block_duplicate(cf,
+                                       first ? (char *) place[i].file.data
+                                             : NULL,
+                                       first ? place[i].line : 0,
+                                       "invalid \"agent_policy\"", err);
         return NGX_CONF_ERROR;
     }
 
@@ -115,9 +111,11 @@ ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
     save = *cf;
     cf->cmd_type = NGX_AGENT_POLICY_CONF;
 
-    ngx_agent_host_block_peek(cf);
+    rv = ngx_agent_host_block_next(cf, amcf);
 
-    rv = ngx_conf_parse(cf, NULL);
+    if (rv == NGX_CONF_OK) {
+        rv = ngx_conf_parse(cf, NULL);
+    }
 
     *cf = save;
 
@@ -192,68 +190,6 @@ ngx_agent_conf_policy_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 }
 
 
-char *
-ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_agent_main_conf_t *amcf)
-{
-    char                 *rv, err[POLICY_ERROR_MAX];
-    ngx_str_t            *value;
-    ngx_conf_t            save;
-    ngx_agent_place_t    *place;
-    const policy_rule_t  *first;
-
-    value = cf->args->elts;
-
-    amcf->rule = policy_add_rule(amcf->policy, (char *) value[1].data, err);
-
-    if (amcf->rule == NULL) {
-        first = amcf->policy->earlier;
-        ngx_agent_conf_duplicate(cf, first ? first->file : NULL,
-                                 first ? first->line : 0,
-                                 "invalid value in \"host\" directive", err);
-        return NGX_CONF_ERROR;
-    }
-
-    amcf->rule_seen = 0;
-    amcf->rule_trace = 0;
-    amcf->rule->file = (char *) cf->conf_file->file.name.data;
-    amcf->rule->line = (uint32_t) cf->conf_file->line;
-
-    if (cmd->type & NGX_CONF_BLOCK) {
-        save = *cf;
-        cf->cmd_type = NGX_AGENT_HOST_CONF;
-
-        rv = ngx_conf_parse(cf, NULL);
-
-        *cf = save;
-
-        if (rv != NGX_CONF_OK) {
-            return rv;
-        }
-    }
-
-    if (policy_rule_check(amcf->rule, err) != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
-        return NGX_CONF_ERROR;
-    }
-
-    if (amcf->rule_trace) {
-        place = amcf->places.elts;
-        place += amcf->rule_trace - 1;
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "host \"%s\" has the method TRACE, which nginx never "
-                      "passes on: remove it in %V:%ui", amcf->rule->name,
-                      &place->file, place->line);
-        return NGX_CONF_ERROR;
-    }
-
-    amcf->rule = NULL;
-
-    return NGX_CONF_OK;
-}
-
-
 static ngx_int_t
 ngx_agent_conf_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     const void *what)
@@ -270,23 +206,6 @@ ngx_agent_conf_place(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
     place->line = cf->conf_file->line;
 
     return NGX_OK;
-}
-
-
-/* Says err; and where the first one is, if it is because of one. */
-
-static void
-ngx_agent_conf_duplicate(ngx_conf_t *cf, const char *file, ngx_uint_t line,
-    const char *directive, const char *err)
-{
-    if (file) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "%s: %s; the first is in %s:%ui,", directive, err,
-                           file, line);
-        return;
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s: %s", directive, err);
 }
 
 

@@ -78,8 +78,6 @@ typedef char *(*ngx_agent_conf_pt)(ngx_conf_t *cf, ngx_command_t *cmd,
 
 char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
-char *ngx_agent_conf_host(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_field(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_limit(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -112,8 +110,18 @@ char *ngx_agent_policy_files_crl(ngx_conf_t *cf, ngx_command_t *cmd,
 
 /* ngx_agent_host_block.c */
 
-/* Readies the table for the next directive of an agent_policy. */
-void ngx_agent_host_block_peek(ngx_conf_t *cf);
+char *ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+
+/* Says err; and where the first one is, if it is because of one. */
+void ngx_agent_host_block_duplicate(ngx_conf_t *cf, const char *file,
+    ngx_uint_t line, const char *directive, const char *err);
+
+/*
+ * After each directive of an agent_policy: reads the plain hosts that stand
+ * next, and readies the table for the directive behind them.
+ */
+char *ngx_agent_host_block_next(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
 
 /* ngx_agent_allowed.c */

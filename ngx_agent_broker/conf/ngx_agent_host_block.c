@@ -3,13 +3,19 @@
  * calls a handler which of the two its directive does, so the table has an
  * entry for each, and the one that the next `host` does not need is hidden:
  * each handler of agent_policy looks ahead when it ends.
+ *
+ * A list of hosts that a machine writes is long, and nginx searches the
+ * directives of all modules for each line: plain ones are read here.
  */
 
 
 #include "conf/ngx_agent_conf.h"
 
+#include <ctype.h>
+
 
 #define NGX_AGENT_PEEK_WORDS  8
+#define NGX_AGENT_PLAIN_MAX   300   /* bytes of a name; others are refused */
 
 
 /* The lookahead: the parser's buffer first, then the file's next bytes. */
@@ -27,6 +33,13 @@ typedef struct {
 } ngx_agent_peek_t;
 
 
+static char *ngx_agent_host_block_begin(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, const char *name);
+static char *ngx_agent_host_block_end(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static char *ngx_agent_host_block_plain(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static void ngx_agent_host_block_peek(ngx_conf_t *cf);
 static void ngx_agent_host_block_entries(void);
 static int ngx_agent_host_block_word(ngx_agent_peek_t *peek);
 static int ngx_agent_host_block_char(ngx_agent_peek_t *peek);
@@ -35,13 +48,191 @@ static int ngx_agent_host_block_char(ngx_agent_peek_t *peek);
 static ngx_command_t  *ngx_agent_host_entries[2];   /* ";", "{" */
 
 
+char *
+ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    char        *rv;
+    ngx_str_t   *value;
+    ngx_conf_t   save;
+
+    value = cf->args->elts;
+
+    rv = ngx_agent_host_block_begin(cf, amcf, (char *) value[1].data);
+
+    if (rv == NGX_CONF_OK && (cmd->type & NGX_CONF_BLOCK)) {
+        save = *cf;
+        cf->cmd_type = NGX_AGENT_HOST_CONF;
+
+        rv = ngx_conf_parse(cf, NULL);
+
+        *cf = save;
+    }
+
+    return rv == NGX_CONF_OK ? ngx_agent_host_block_end(cf, amcf) : rv;
+}
+
+
+static char *
+ngx_agent_host_block_begin(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    const char *name)
+{
+    char                  err[POLICY_ERROR_MAX];
+    const policy_rule_t  *first;
+
+    amcf->rule = policy_add_rule(amcf->policy, name, err);
+
+    if (amcf->rule == NULL) {
+        first = amcf->policy->earlier;
+        ngx_agent_host_block_duplicate(cf, first ? first->file : NULL,
+                                       first ? first->line : 0,
+                                       "invalid value in \"host\" directive",
+                                       err);
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->rule_seen = 0;
+    amcf->rule_trace = 0;
+    amcf->rule->file = (char *) cf->conf_file->file.name.data;
+    amcf->rule->line = (uint32_t) cf->conf_file->line;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_agent_host_block_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    char                err[POLICY_ERROR_MAX];
+    ngx_agent_place_t  *place;
+
+    if (policy_rule_check(amcf->rule, err) != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
+        return NGX_CONF_ERROR;
+    }
+
+    if (amcf->rule_trace) {
+        place = amcf->places.elts;
+        place += amcf->rule_trace - 1;
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "host \"%s\" has the method TRACE, which nginx never "
+                      "passes on: remove it in %V:%ui", amcf->rule->name,
+                      &place->file, place->line);
+        return NGX_CONF_ERROR;
+    }
+
+    amcf->rule = NULL;
+
+    return NGX_CONF_OK;
+}
+
+
+void
+ngx_agent_host_block_duplicate(ngx_conf_t *cf, const char *file,
+    ngx_uint_t line, const char *directive, const char *err)
+{
+    if (file) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "%s: %s; the first is in %s:%ui,", directive, err,
+                           file, line);
+        return;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s: %s", directive, err);
+}
+
+
+char *
+ngx_agent_host_block_next(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    char  *rv;
+
+    rv = ngx_agent_host_block_plain(cf, amcf);
+
+    if (rv == NGX_CONF_OK) {
+        ngx_agent_host_block_peek(cf);
+    }
+
+    return rv;
+}
+
+
+/*
+ * Reads each "host NAME;" that is next and whole in the parser's buffer, on one
+ * line, and of bytes that mean themselves wherever they stand.  The parser
+ * reads on behind it: it has all else, and so the one grammar there is.
+ */
+
+static char *
+ngx_agent_host_block_plain(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    char        *rv, name[NGX_AGENT_PLAIN_MAX + 1];
+    u_char      *p, *last;
+    size_t       n;
+    ngx_buf_t   *b;
+    ngx_uint_t   line;
+
+    b = cf->conf_file->buffer;
+    last = b->last;
+
+    for ( ;; ) {
+
+        line = cf->conf_file->line;
+
+        for (p = b->pos;
+             p < last && (*p == ' ' || *p == '\t' || *p == CR || *p == LF);
+             p++)
+        {
+            line += (*p == LF);
+        }
+
+        if (last - p < (ssize_t) sizeof("host ") - 1
+            || ngx_memcmp(p, "host", 4) != 0 || (p[4] != ' ' && p[4] != '\t'))
+        {
+            return NGX_CONF_OK;
+        }
+
+        for (p += 5; p < last && (*p == ' ' || *p == '\t'); p++) { /* void */ }
+
+        for (n = 0;
+             p < last && n < NGX_AGENT_PLAIN_MAX
+             && (isalnum(*p) || *p == '.' || *p == '-' || *p == ':'
+                 || *p == '*');
+             p++)
+        {
+            name[n++] = (char) *p;
+        }
+
+        if (n == 0 || p == last || *p != ';') {
+            return NGX_CONF_OK;
+        }
+
+        name[n] = '\0';
+
+        b->pos = p + 1;
+        cf->conf_file->line = line;
+
+        rv = ngx_agent_host_block_begin(cf, amcf, name);
+
+        if (rv == NGX_CONF_OK) {
+            rv = ngx_agent_host_block_end(cf, amcf);
+        }
+
+        if (rv != NGX_CONF_OK) {
+            return rv;
+        }
+    }
+}
+
+
 /*
  * Looks at the next directive without reading it: at what the parser has in
  * its buffer, and then in the file, by the parser's own rules for comments,
  * quotes and backslashes.  A "host" shows the entry that fits it.
  */
 
-void
+static void
 ngx_agent_host_block_peek(ngx_conf_t *cf)
 {
     int               end;

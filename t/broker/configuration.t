@@ -854,6 +854,33 @@ for my $case (
     refused("hosts: $what", policy($hosts), $words) if $what !~ /end/;
 }
 
+# Plain lines are read past nginx's parser: each refusal of one has the words
+# and the line that it has for the same host in quotes, which nginx reads.
+
+subtest 'a plain host is refused as one that nginx reads' => sub {
+    my $many = join '', map { 'host h' . 'x' x ($_ % 50) . "$_.example;"
+                              . ($_ % 3 ? "\n" : "  \t\r\n\n") } 1 .. 400;
+    for my $before ('', $many) {
+        for my $name ('localhost', 'a.example:53', '127.0.0.1', '*', '*.com',
+                      'first.example', 'first.example:443', 'a..example',
+                      '-', 'a.example:0', 'a.example:65536', 'a' x 64,
+                      'a' x 290, 'a' x 310, '10.1.2.3:80')
+        {
+            my @said = map {
+                my ($ok, $said, $line) = try(policy("host first.example;\n"
+                    . "${before}host $_; #!\nhost last.example;"));
+                my ($emerg) = $said =~ /^nginx: \[emerg\] (.*)$/m;
+                like($emerg // $said, qr{/nginx\.conf:$line$},
+                     substr("host $_", 0, 40) . ' is refused at its line')
+                    unless $ok;
+                $emerg;
+            } $name, "'$name'";
+            ok($said[0], 'the plain one is refused');
+            is($said[0], $said[1], 'in the same words');
+        }
+    }
+};
+
 
 # nginx -t leaves nothing behind
 

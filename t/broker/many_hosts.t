@@ -155,6 +155,26 @@ subtest 'reloads and killed workers leave no list behind' => sub {
     $last->stop;
 };
 
+# Of many lengths, so that the edges of what nginx reads at a time are at each
+# byte of a line.
+
+subtest 'a list is the same policy however its lines are written' => sub {
+    my @names = map { 'h' . 'x' x ($_ % 53) . "$_.example"
+                      . ($_ % 7 ? '' : ':8443') } 1 .. 2000;
+    my %hash;
+    for my $line ('host %s;', "host '%s';", 'host %s {}', "\thost\t %s;\r",
+                  'host %s ; # ;', "# host a.example;\nhost\n%s;")
+    {
+        my $list = join '', map { sprintf("$line\n", $_) } @names;
+        ok($b->reload(policy => "agent_policy analysis {\n$list}\n"), $line);
+        my ($with, $opened) = $b->task;
+        is($opened->{hosts_count}, 2000, 'it has all');
+        $hash{ $opened->{policy_hash} } = 1;
+        $with->stop;
+    }
+    is(keys %hash, 1, 'they have one hash');
+};
+
 $b->is_clean(ignore => qr{exited on signal 9|is too small for});
 
 done_testing;
