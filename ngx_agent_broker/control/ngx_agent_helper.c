@@ -24,6 +24,10 @@
 #endif
 
 
+static void ngx_agent_helper_init(ngx_agent_helper_t *helper);
+static void ngx_agent_helper_event(ngx_agent_helper_t *helper,
+    struct epoll_event *event);
+static void ngx_agent_helper_passed(ngx_agent_helper_t *helper);
 static void ngx_agent_helper_forget(ngx_agent_helper_t *helper);
 static void ngx_agent_helper_interrupted(int signo);
 static void ngx_agent_helper_close_others(ngx_agent_helper_t *helper);
@@ -43,12 +47,41 @@ static void ngx_agent_helper_listen(ngx_agent_helper_t *helper,
 void
 ngx_agent_helper_run(ngx_agent_helper_t *helper)
 {
-    int                       i, n, timeout;
-    uint64_t                  data;
-    ngx_int_t                 rc;
-    ngx_msec_t                now;
+    int                 i, n, timeout;
+    struct epoll_event  events[NGX_AGENT_HELPER_EVENTS];
+
+    ngx_agent_helper_init(helper);
+
+    for ( ;; ) {
+
+        timeout = -1;
+
+        if (helper->paused
+            || !ngx_queue_empty(&helper->strangers)
+            || ngx_agent_helper_has_untold())
+        {
+            timeout = NGX_AGENT_HELPER_PAUSE;
+        }
+
+        n = epoll_wait(helper->ep, events, NGX_AGENT_HELPER_EVENTS,
+                       timeout);
+
+        for (i = 0; i < n; i++) {
+            ngx_agent_helper_event(helper, &events[i]);
+        }
+
+        ngx_agent_helper_passed(helper);
+    }
+}
+
+
+/* What this process must not have is closed before a peer is heard. */
+
+static void
+ngx_agent_helper_init(ngx_agent_helper_t *helper)
+{
     ngx_queue_t              *q;
-    struct epoll_event        ee, events[NGX_AGENT_HELPER_EVENTS];
+    struct epoll_event        ee;
     ngx_agent_helper_conn_t  *conn;
 
     ngx_queue_init(&helper->conns);
@@ -82,92 +115,92 @@ ngx_agent_helper_run(ngx_agent_helper_t *helper)
     }
 
     ngx_agent_helper_listen(helper, 1);
+}
 
-    for ( ;; ) {
 
-        timeout = -1;
+static void
+ngx_agent_helper_event(ngx_agent_helper_t *helper, struct epoll_event *event)
+{
+    uint64_t   data;
+    ngx_int_t  rc;
 
-        if (helper->paused
-            || !ngx_queue_empty(&helper->strangers)
-            || ngx_agent_helper_has_untold())
-        {
-            timeout = NGX_AGENT_HELPER_PAUSE;
-        }
+    data = event->data.u64;
 
-        n = epoll_wait(helper->ep, events, NGX_AGENT_HELPER_EVENTS,
-                       timeout);
-
-        for (i = 0; i < n; i++) {
-
-            data = events[i].data.u64;
-
-            if (data == NGX_AGENT_HELPER_CHANNEL) {
-                ngx_agent_helper_orders(helper);
-
-            } else if (data < helper->cycle->listening.nelts) {
-
-                if (helper->is_stopped || helper->paused) {
-                    continue;
-                }
-
-                rc = ngx_agent_helper_accept(helper, data);
-
-                if (rc == NGX_AGAIN) {
-                    continue;
-                }
-
-                ngx_agent_helper_listen(helper, 0);
-
-                if (rc == NGX_OK) {
-
-                    /* now it is another helper's turn, which waits longer */
-
-                    ngx_agent_helper_listen(helper, 1);
-
-                } else {
-                    helper->paused = ngx_agent_helper_now()
-                                     + NGX_AGENT_HELPER_PAUSE;
-                }
-
-            } else {
-                ngx_agent_helper_read(helper, events[i].data.ptr,
-                                      events[i].events);
-            }
-        }
-
-        /* no event of this pass names them any more */
-
-        q = ngx_queue_head(&helper->dead);
-
-        while (q != ngx_queue_sentinel(&helper->dead)) {
-            conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
-            q = ngx_queue_next(q);
-            free(conn);
-        }
-
-        ngx_queue_init(&helper->dead);
-
-        now = ngx_agent_helper_now();
-
-        while (!ngx_queue_empty(&helper->strangers)) {
-
-            q = ngx_queue_head(&helper->strangers);
-            conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
-
-            if (now < conn->until) {
-                break;
-            }
-
-            ngx_agent_helper_close(helper, conn);
-        }
-
-        if (helper->paused && now >= helper->paused) {
-            helper->paused = 0;
-            ngx_agent_helper_listen(helper, 1);
-        }
-
-        ngx_agent_helper_tell_rest(helper);
+    if (data == NGX_AGENT_HELPER_CHANNEL) {
+        ngx_agent_helper_orders(helper);
+        return;
     }
+
+    if (data >= helper->cycle->listening.nelts) {
+        ngx_agent_helper_read(helper, event->data.ptr, event->events);
+        return;
+    }
+
+    if (helper->is_stopped || helper->paused) {
+        return;
+    }
+
+    rc = ngx_agent_helper_accept(helper, data);
+
+    if (rc == NGX_AGAIN) {
+        return;
+    }
+
+    ngx_agent_helper_listen(helper, 0);
+
+    if (rc == NGX_OK) {
+
+        /* now it is another helper's turn, which waits longer */
+
+        ngx_agent_helper_listen(helper, 1);
+
+    } else {
+        helper->paused = ngx_agent_helper_now() + NGX_AGENT_HELPER_PAUSE;
+    }
+}
+
+
+/* After the events of one epoll_wait(). */
+
+static void
+ngx_agent_helper_passed(ngx_agent_helper_t *helper)
+{
+    ngx_msec_t                now;
+    ngx_queue_t              *q;
+    ngx_agent_helper_conn_t  *conn;
+
+    /* no event names them any more */
+
+    q = ngx_queue_head(&helper->dead);
+
+    while (q != ngx_queue_sentinel(&helper->dead)) {
+        conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
+        q = ngx_queue_next(q);
+        free(conn);
+    }
+
+    ngx_queue_init(&helper->dead);
+
+    now = ngx_agent_helper_now();
+
+    while (!ngx_queue_empty(&helper->strangers)) {
+
+        q = ngx_queue_head(&helper->strangers);
+        conn = ngx_queue_data(q, ngx_agent_helper_conn_t, queue);
+
+        if (now < conn->until) {
+            break;
+        }
+
+        ngx_agent_helper_close(helper, conn);
+    }
+
+    if (helper->paused && now >= helper->paused) {
+        helper->paused = 0;
+        ngx_agent_helper_listen(helper, 1);
+    }
+
+    ngx_agent_helper_tell_rest(helper);
 }
 
 

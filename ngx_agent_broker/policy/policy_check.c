@@ -14,6 +14,10 @@
 #define STANDING_DOORS  5       /* proxy, dns by udp and tcp, web at 80, 443 */
 
 
+static const char *policy_check_attributes(const policy_rule_t *rule);
+static const char *policy_check_port(const policy_rule_t *rule);
+static const char *policy_check_localhost(const policy_rule_t *rule);
+static const char *policy_check_address(const policy_rule_t *rule);
 static bool policy_is_localhost(const policy_rule_t *rule);
 static bool policy_holds_loopback(const address_range_t *range);
 
@@ -26,106 +30,21 @@ static const char *const  isolations[] = {
 int
 policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
 {
-    size_t       i;
-    address_t    a;
     char         shown[AUTHORITY_HOST_MAX + 4];
     const char  *why;
 
-    why = NULL;
+    why = policy_check_attributes(rule);
 
-    if ((rule->credential_kind == CREDENTIAL_NONE)
-        != (rule->credential == NULL))
-    {
-        why = "has half a credential: a kind and an entry belong together";
-
-    } else if (rule->credential && !policy_is_name(rule->credential)) {
-        why = "has a credential whose entry is not a name";
-
-    } else if (rule->credential && rule->plaintext) {
-        why = "would send its credential in cleartext: \"plaintext\" and a "
-              "credential exclude each other";
-
-    } else if (rule->credential && rule->wildcard) {
-        why = "is a wildcard, and a credential needs an exact host";
-
-    } else if (rule->tunnel && rule->wildcard) {
-        why = "has \"tunnel\", which needs an exact host";
-
-    } else if (rule->tunnel && (rule->credential || rule->plaintext)) {
-        why = "has \"tunnel\", which passes TLS on unread: no credential and "
-              "no \"plaintext\" goes with it";
-
-    } else if (rule->tunnel && rule->paths_count) {
-        why = "has \"tunnel\", which passes requests on unread: no \"path\" "
-              "goes with it";
-
-    } else if (rule->plaintext && rule->port == 0) {
-        why = "has \"plaintext\", which needs an exact port";
-    }
-
-    for (i = 0; i < rule->methods_count && why == NULL; i++) {
-        if (rule->credential && strcmp(rule->methods[i], "TRACE") == 0) {
-            why = "has a credential, which TRACE would send back";
-        }
-    }
-
-    /* the box's doors: two cannot listen on one port */
-
-    if (why == NULL && rule->port == PROTOCOL_PORT_DNS) {
-        why = "has port 53, where a box asks for names";
-    }
-
-    if (why == NULL && rule->port == PROTOCOL_PORT_PROXY) {
-        why = "has port 8899, where a box has its proxy";
-    }
-
-    for (i = 0; i < rule->ranges_count && why == NULL; i++) {
-        if (rule->port == 0 && policy_holds_loopback(&rule->ranges[i])) {
-            why = "opens the broker's own loopback, which needs an exact "
-                  "port";
-        }
+    if (why == NULL) {
+        why = policy_check_port(rule);
     }
 
     if (why == NULL && policy_is_localhost(rule)) {
-
-        for (i = 0; i < rule->ranges_count; i++) {
-            if (policy_holds_loopback(&rule->ranges[i])) {
-                break;
-            }
-        }
-
-        if (rule->port == 0 || i == rule->ranges_count) {
-            why = "is the broker's own host, not the box: if that is meant, "
-                  "write its port and \"private 127.0.0.0/8\"";
-        }
+        why = policy_check_localhost(rule);
     }
 
     if (why == NULL && rule->kind != AUTHORITY_NAME) {
-
-        if (!address_parse_v4(rule->host, strlen(rule->host), &a)) {
-            (void) address_parse_v6(rule->host, strlen(rule->host), &a);
-        }
-
-        switch (address_judge(&a, rule->ranges, rule->ranges_count,
-                              rule->port != 0, &why))
-        {
-        case ADDRESS_ALLOWED:
-            why = NULL;
-            break;
-
-        case ADDRESS_FORBIDDEN:
-            why = "is an address that no rule opens";
-            break;
-
-        case ADDRESS_LOOPBACK:
-            why = "is a loopback address: it needs an exact port and a "
-                  "\"private\" range";
-            break;
-
-        default: /* ADDRESS_SPECIAL */
-            why = "is an address of a special range: it needs \"private\"";
-            break;
-        }
+        why = policy_check_address(rule);
     }
 
     if (why == NULL) {
@@ -136,6 +55,135 @@ policy_rule_check(const policy_rule_t *rule, char err[POLICY_ERROR_MAX])
                     rule->host);
 
     return policy_error(err, "host", shown, why);
+}
+
+
+/* Attributes that exclude each other.  Here and below: NULL, or why not. */
+
+static const char *
+policy_check_attributes(const policy_rule_t *rule)
+{
+    size_t  i;
+
+    if ((rule->credential_kind == CREDENTIAL_NONE)
+        != (rule->credential == NULL))
+    {
+        return "has half a credential: a kind and an entry belong together";
+    }
+
+    if (rule->credential && !policy_is_name(rule->credential)) {
+        return "has a credential whose entry is not a name";
+    }
+
+    if (rule->credential && rule->plaintext) {
+        return "would send its credential in cleartext: \"plaintext\" and a "
+               "credential exclude each other";
+    }
+
+    if (rule->credential && rule->wildcard) {
+        return "is a wildcard, and a credential needs an exact host";
+    }
+
+    if (rule->tunnel && rule->wildcard) {
+        return "has \"tunnel\", which needs an exact host";
+    }
+
+    if (rule->tunnel && (rule->credential || rule->plaintext)) {
+        return "has \"tunnel\", which passes TLS on unread: no credential and "
+               "no \"plaintext\" goes with it";
+    }
+
+    if (rule->tunnel && rule->paths_count) {
+        return "has \"tunnel\", which passes requests on unread: no \"path\" "
+               "goes with it";
+    }
+
+    if (rule->plaintext && rule->port == 0) {
+        return "has \"plaintext\", which needs an exact port";
+    }
+
+    for (i = 0; i < rule->methods_count; i++) {
+        if (rule->credential && strcmp(rule->methods[i], "TRACE") == 0) {
+            return "has a credential, which TRACE would send back";
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+policy_check_port(const policy_rule_t *rule)
+{
+    size_t  i;
+
+    /* the box's doors: two cannot listen on one port */
+
+    if (rule->port == PROTOCOL_PORT_DNS) {
+        return "has port 53, where a box asks for names";
+    }
+
+    if (rule->port == PROTOCOL_PORT_PROXY) {
+        return "has port 8899, where a box has its proxy";
+    }
+
+    for (i = 0; i < rule->ranges_count; i++) {
+        if (rule->port == 0 && policy_holds_loopback(&rule->ranges[i])) {
+            return "opens the broker's own loopback, which needs an exact "
+                   "port";
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+policy_check_localhost(const policy_rule_t *rule)
+{
+    size_t  i;
+
+    for (i = 0; i < rule->ranges_count; i++) {
+        if (policy_holds_loopback(&rule->ranges[i])) {
+            break;
+        }
+    }
+
+    if (rule->port == 0 || i == rule->ranges_count) {
+        return "is the broker's own host, not the box: if that is meant, "
+               "write its port and \"private 127.0.0.0/8\"";
+    }
+
+    return NULL;
+}
+
+
+static const char *
+policy_check_address(const policy_rule_t *rule)
+{
+    address_t    a;
+    const char  *kind;
+
+    if (!address_parse_v4(rule->host, strlen(rule->host), &a)) {
+        (void) address_parse_v6(rule->host, strlen(rule->host), &a);
+    }
+
+    switch (address_judge(&a, rule->ranges, rule->ranges_count,
+                          rule->port != 0, &kind))
+    {
+    case ADDRESS_ALLOWED:
+        return NULL;
+
+    case ADDRESS_FORBIDDEN:
+        return "is an address that no rule opens";
+
+    case ADDRESS_LOOPBACK:
+        return "is a loopback address: it needs an exact port and a "
+               "\"private\" range";
+
+    default: /* ADDRESS_SPECIAL */
+        return "is an address of a special range: it needs \"private\"";
+    }
 }
 
 
