@@ -90,28 +90,31 @@ audit_line_put_text(audit_line_t *line, const void *value, size_t n,
 void
 audit_line_put_number(audit_line_t *line, int64_t value)
 {
-    char      number[2 * AUDIT_NUMBER_MAX], *p, *end;
-    uint64_t  left;
+    char      *p;
+    uint64_t   left, rest;
 
-    /* printf() would be half of what a line costs */
+    /*
+     * printf() would be half of what a line costs, and digits that are moved
+     * to their place must wait until each of them is stored.
+     */
 
-    end = number + AUDIT_NUMBER_MAX;
-    p = end;
+    p = line->text + line->len;
     left = value < 0 ? 0 - (uint64_t) value : (uint64_t) value;
 
-    do {
-        *--p = (char) ('0' + left % 10);
-        left /= 10;
-    } while (left);
-
     if (value < 0) {
-        *--p = '-';
+        *p++ = '-';
     }
 
-    /* there is room for the longest, and so many bytes are copied at once */
+    for (rest = left; rest > 9; rest /= 10) {
+        p++;
+    }
 
-    memcpy(line->text + line->len, p, AUDIT_NUMBER_MAX);
-    line->len += end - p;
+    line->len = p + 1 - line->text;
+
+    do {
+        *p-- = (char) ('0' + left % 10);
+        left /= 10;
+    } while (left);
 }
 
 
