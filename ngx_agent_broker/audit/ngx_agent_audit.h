@@ -22,7 +22,7 @@ typedef struct ngx_agent_ctx_s  ngx_agent_ctx_t;
 typedef struct ngx_agent_name_s  ngx_agent_name_t;
 
 
-/* Who waits for a line of the audit. */
+/* A request or tunnel that waits for its line of the audit. */
 
 typedef struct {
     ngx_queue_t        queue;
@@ -33,7 +33,7 @@ typedef struct {
 } ngx_agent_audit_wait_t;
 
 
-/* Its bytes; "taken" is what it has of its task's bounds. */
+/* The bytes of a request; "taken" is what it has of its task's bounds. */
 
 typedef struct {
     uint64_t               read;            /* of the box, with framing */
@@ -52,8 +52,8 @@ typedef struct {
     void                  *output_data;
     void                 (*finalize)(ngx_http_request_t *r, ngx_int_t rc);
 
-    unsigned               chunked:1;       /* chunk is followed */
-    unsigned               malformed:1;     /* and it is */
+    unsigned               chunked:1;       /* `chunk` follows the body */
+    unsigned               malformed:1;     /* the body's framing is */
     unsigned               up_over:1;       /* bytes_up is used up */
     unsigned               cut:1;           /* no more bytes pass */
     unsigned               stopped:1;       /* its upstream takes no more */
@@ -61,12 +61,12 @@ typedef struct {
 } ngx_agent_flow_t;
 
 
-/* While it is carried, in its worker's list of these. */
+/* A request or tunnel that is being carried, in its worker's list of them. */
 
 typedef struct {
     ngx_queue_t            queue;
     ngx_msec_t             active;          /* when a byte was last moved */
-    unsigned               upgraded:1;      /* `idle` applies; or a tunnel */
+    unsigned               upgraded:1;      /* or a tunnel: `idle` applies */
 
     /* by the newest policies: its rule, or NULL */
     const policy_rule_t *(*judge)(ngx_agent_ctx_t *ctx);
@@ -92,10 +92,10 @@ struct ngx_agent_ctx_s {
     const char            *why;             /* a constant, or NULL */
 
     ngx_agent_task_t      *task;
-    ngx_agent_connection_t *from;           /* of a request; else NULL */
+    ngx_agent_connection_t *from;           /* the box's; NULL: a tunnel's */
     ngx_agent_wait_t       wait;
     ngx_msec_t             left;            /* ms that it may still wait */
-    unsigned               held:1;          /* it is in flight */
+    unsigned               held:1;          /* counted as in flight */
 
     ngx_agent_policies_t  *set;
     uint64_t               dialled_by;      /* generation of the policies that
@@ -114,8 +114,8 @@ struct ngx_agent_ctx_s {
     unsigned               kept:1;          /* a kept connection was tried */
     unsigned               websocket:1;     /* is asked for, and allowed */
     unsigned               odd_names:1;     /* of headers: with "_", "." ... */
-    unsigned               sent:1;          /* a byte has left */
-    unsigned               spent:1;         /* its connection is, too */
+    unsigned               sent:1;          /* a byte went to the upstream */
+    unsigned               spent:1;         /* its connection is not kept */
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
 
@@ -124,10 +124,10 @@ struct ngx_agent_ctx_s {
 
     ngx_pool_t            *pool;            /* of the addresses */
     void                 (*resolved)(ngx_agent_ctx_t *ctx);
-    ngx_resolver_t        *resolver;        /* to be asked */
-    ngx_msec_t             resolve_time;    /* for so long, ms */
-    ngx_agent_name_t      *name;            /* it waits for, */
-    ngx_queue_t            name_queue;      /* in its queue */
+    ngx_resolver_t        *resolver;        /* that is asked */
+    ngx_msec_t             resolve_time;    /* ms, at most */
+    ngx_agent_name_t      *name;            /* that it waits for */
+    ngx_queue_t            name_queue;      /* of those that wait for it */
     address_t             *addresses;       /* those that may be dialled */
     ngx_uint_t             addresses_count;
     ngx_uint_t             next;            /* to be dialled */
@@ -142,8 +142,8 @@ struct ngx_agent_ctx_s {
     ngx_http_request_t    *http;
     ngx_agent_flow_t       flow;
     ngx_agent_live_t       live;
-    size_t                 head_size;       /* that goes up */
-    uint64_t               written;         /* by a kept connection before */
+    size_t                 head_size;       /* of the request sent up */
+    uint64_t               written;         /* earlier, by a kept connection */
 
     ngx_int_t            (*process_header)(ngx_http_request_t *r);
     ngx_int_t            (*reinit_request)(ngx_http_request_t *r);
@@ -209,7 +209,7 @@ void ngx_agent_audit_gather(audit_line_t *line, const u_char *task);
 /*
  * The same for a line that is waited for; a request's decision (is_allowed)
  * is counted as allowed when it is written.  Calls the handler then, with rc as
- * of ngx_agent_audit_write; who cannot be called any more leaves.
+ * of ngx_agent_audit_write; what ends before that must leave.
  */
 void ngx_agent_audit_await(audit_line_t *line, const u_char *task,
     ngx_agent_audit_wait_t *wait, ngx_uint_t is_allowed);
@@ -238,10 +238,10 @@ uint64_t ngx_agent_audit_last(void);
 void ngx_agent_counted(const u_char *id, ngx_agent_counted_e kind,
     const void *host, size_t len);
 
-/* Tells what is due of this task, if it is this worker's to tell. */
+/* Writes the lines that are due, if this worker has the task's lease. */
 void ngx_agent_counted_tell(const u_char *id);
 
-/* The rest, of a slot that was freed. */
+/* Writes the rest, of a slot that was freed. */
 void ngx_agent_counted_rest(const u_char *id, ngx_agent_slot_view_t *view);
 
 /* The totals, for the line of the task's end. */

@@ -2,11 +2,11 @@
  * What a bound refuses unread: a request past `rate` or `connections`, what
  * comes past `refusals` or `audit_budget`, a name past `names`.  A line each
  * would let a box write as fast as it is refused, so they are counted in the
- * task's slot, whichever worker refuses, and told in one line a second.
+ * task's slot, whichever worker refuses, and written as one line a second.
  *
- * The first is told at once, the others with the next second that the worker
- * which has the lease sees; what is left when the task ends, right before its
- * end.  A count stays untold until its line is written, so that the lines of a
+ * The first has its line at once, the others with the next second that the
+ * worker which has the lease sees; what is left when the task ends, right before
+ * its end.  What has no line yet stays counted as untold, so that the lines of a
  * bound add up to what `task_end` says of it.
  */
 
