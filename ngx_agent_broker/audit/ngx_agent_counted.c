@@ -5,9 +5,9 @@
  * task's slot, whichever worker refuses, and written as one line a second.
  *
  * The first has its line at once, the others with the next second that the
- * worker which has the lease sees; what is left when the task ends, right before
- * its end.  What has no line yet stays counted as untold, so that the lines of a
- * bound add up to what `task_end` says of it.
+ * worker which has the lease sees; what is left when the task ends, right
+ * before its end.  What has no line yet stays counted as untold, so that the
+ * lines of a bound add up to what `task_end` says of it.
  */
 
 
