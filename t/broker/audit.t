@@ -577,13 +577,7 @@ SKIP: {
         => sub {
 
     my $small = "$t->{dir}/small";
-    mkdir $small;
-    my $nginx = $t->write('nginx-small', <<"END", 0755);
-#!/bin/sh
-exec unshare -m sh -c 'mount -t tmpfs -o size=64k,mode=755 none $small &&
-    exec @{[ AgentTest::nginx_binary() ]} "\$@"' nginx "\$@"
-END
-    local $ENV{AGENT_TEST_NGINX} = $nginx;
+    local $ENV{AGENT_TEST_NGINX} = $t->nginx_on_small_disk($small);
     my $b = $t->broker(%opt, audit_path => "$small/agent-audit.log");
     my $root = '/proc/' . $b->master . '/root';
     my $log = "$root$small/agent-audit.log";

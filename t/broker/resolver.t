@@ -291,13 +291,7 @@ SKIP: {
 
     subtest 'G-024: while no line can be written no name is asked for' => sub {
         my $small = "$t->{dir}/small";
-        mkdir $small;
-        my $nginx = $t->write('nginx-small', <<"END", 0755);
-#!/bin/sh
-exec unshare -m sh -c 'mount -t tmpfs -o size=64k,mode=755 none $small &&
-    exec @{[ AgentTest::nginx_binary() ]} "\$@"' nginx "\$@"
-END
-        local $ENV{AGENT_TEST_NGINX} = $nginx;
+        local $ENV{AGENT_TEST_NGINX} = $t->nginx_on_small_disk($small);
         my $dns = $t->dns({ '*.wild.test' => { @here },
                             map { ("exact$_.test" => { @here }) } 1 .. 4 });
         my $b = $t->broker(dns => $dns, audit_path => "$small/audit.log",

@@ -641,6 +641,17 @@ sub nginx_binary {
     return $ENV{AGENT_TEST_NGINX} // '/usr/sbin/nginx';
 }
 
+# An nginx that has 64 KiB at this directory, which no other process sees: for
+# $ENV{AGENT_TEST_NGINX}, as root.
+sub nginx_on_small_disk ($self, $dir) {
+    mkdir $dir;
+    return $self->write('nginx-on-small-disk', <<"END", 0755);
+#!/bin/sh
+exec unshare -m sh -c 'mount -t tmpfs -o size=64k,mode=755 none $dir &&
+    exec @{[ nginx_binary() ]} "\$@"' nginx "\$@"
+END
+}
+
 sub nginx_command ($self, $prefix, @args) {
     return (nginx_binary(), '-p', "$prefix/", '-c', "$prefix/nginx.conf",
             '-e', "$prefix/error.log", @args);
