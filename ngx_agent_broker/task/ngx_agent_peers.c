@@ -17,10 +17,12 @@
 #define NGX_AGENT_PEER_LINE_RATE  10        /* more a second */
 
 
+static ngx_int_t ngx_agent_peer_pay(uid_t uid, size_t debt, ngx_uint_t rate,
+    ngx_uint_t burst);
 static ngx_agent_peer_t *ngx_agent_peer_row(uid_t uid, ngx_pid_t worker);
 static ngx_uint_t ngx_agent_peer_is_free(ngx_agent_peer_t *peer);
 static ngx_uint_t ngx_agent_peer_is_dead(ngx_agent_peer_t *peer);
-static ngx_int_t ngx_agent_peer_pay(ngx_agent_debt_t *debt, ngx_uint_t rate,
+static ngx_int_t ngx_agent_peer_owe(ngx_agent_debt_t *debt, ngx_uint_t rate,
     ngx_uint_t burst);
 
 
@@ -93,52 +95,48 @@ ngx_agent_peer_disconnect(uid_t uid)
 ngx_int_t
 ngx_agent_peer_open(uid_t uid, ngx_uint_t rate, ngx_uint_t burst)
 {
-    ngx_int_t          rc;
-    ngx_agent_peer_t  *peer;
-
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    peer = ngx_agent_peer_row(uid, 0);
-    rc = peer ? ngx_agent_peer_pay(&peer->opens, rate, burst) : NGX_BUSY;
-
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
-
-    return rc;
+    return ngx_agent_peer_pay(uid, offsetof(ngx_agent_peer_t, opens), rate,
+                              burst);
 }
 
 
 ngx_int_t
 ngx_agent_peer_ask(uid_t uid, ngx_uint_t rate, ngx_uint_t burst)
 {
-    ngx_int_t          rc;
-    ngx_agent_peer_t  *peer;
-
-    ngx_shmtx_lock(&ngx_agent_pool->mutex);
-
-    peer = ngx_agent_peer_row(uid, 0);
-    rc = peer ? ngx_agent_peer_pay(&peer->asks, rate, burst) : NGX_BUSY;
-
-    ngx_shmtx_unlock(&ngx_agent_pool->mutex);
-
-    return rc;
+    return ngx_agent_peer_pay(uid, offsetof(ngx_agent_peer_t, asks), rate,
+                              burst);
 }
 
 
 ngx_int_t
 ngx_agent_peer_line(uid_t uid)
 {
+    return ngx_agent_peer_pay(uid, offsetof(ngx_agent_peer_t, lines),
+                              NGX_AGENT_PEER_LINE_RATE,
+                              uid == NGX_AGENT_PEER_STRANGER
+                              ? NGX_AGENT_PEER_STRANGER_LINES
+                              : NGX_AGENT_PEER_LINES);
+}
+
+
+/* One more of the user's debt at this offset: NGX_OK, or NGX_BUSY. */
+
+static ngx_int_t
+ngx_agent_peer_pay(uid_t uid, size_t debt, ngx_uint_t rate, ngx_uint_t burst)
+{
     ngx_int_t          rc;
     ngx_agent_peer_t  *peer;
+
+    rc = NGX_BUSY;
 
     ngx_shmtx_lock(&ngx_agent_pool->mutex);
 
     peer = ngx_agent_peer_row(uid, 0);
 
-    rc = peer ? ngx_agent_peer_pay(&peer->lines, NGX_AGENT_PEER_LINE_RATE,
-                                   uid == NGX_AGENT_PEER_STRANGER
-                                   ? NGX_AGENT_PEER_STRANGER_LINES
-                                   : NGX_AGENT_PEER_LINES)
-              : NGX_BUSY;
+    if (peer) {
+        rc = ngx_agent_peer_owe((ngx_agent_debt_t *) ((u_char *) peer + debt),
+                                rate, burst);
+    }
 
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
 
@@ -214,7 +212,7 @@ ngx_agent_peer_is_dead(ngx_agent_peer_t *peer)
  */
 
 static ngx_int_t
-ngx_agent_peer_pay(ngx_agent_debt_t *debt, ngx_uint_t rate, ngx_uint_t burst)
+ngx_agent_peer_owe(ngx_agent_debt_t *debt, ngx_uint_t rate, ngx_uint_t burst)
 {
     uint64_t        less;
     ngx_msec_int_t  passed;
