@@ -42,18 +42,12 @@ policy_add_rule(policy_t *policy, const char *text,
         return NULL;
     }
 
-    policy->earlier = policy_index_overlap(policy, rule);
-
-    if (policy->earlier) {
-        (void) policy_error(err, "host", text,
-                            "is served by an earlier rule on the same port "
-                            "(a host without a port is on 80 and 443)");
-        free(rule);
-        return NULL;
-    }
-
     if (policy_index_add(policy, rule) != 0) {
-        (void) policy_no_memory(err);
+        (void) (policy->earlier
+                ? policy_error(err, "host", text,
+                               "is served by an earlier rule on the same port "
+                               "(a host without a port is on 80 and 443)")
+                : policy_no_memory(err));
         free(rule);
         return NULL;
     }

@@ -15,8 +15,8 @@
 
 
 typedef struct {
-    policy_rule_t  *rule;       /* NULL: the slot is free */
-    uint32_t        hash;
+    uint32_t  hash;
+    uint32_t  rule;             /* its place, and 1; 0: the slot is free */
 } index_slot_t;
 
 
@@ -28,24 +28,28 @@ typedef struct policy_index_s {
 
 
 static int policy_index_reserve(policy_index_t *index);
-static void policy_index_insert(policy_index_t *index, policy_rule_t *rule,
-    uint32_t hash);
 static uint32_t policy_index_hash(const policy_rule_t *rule);
 
 
-const policy_rule_t *
-policy_index_overlap(const policy_t *policy, const policy_rule_t *rule)
+int
+policy_index_add(policy_t *policy, const policy_rule_t *rule)
 {
-    size_t                 i;
-    uint32_t               hash;
-    const index_slot_t    *slot;
-    const policy_rule_t   *other;
-    const policy_index_t  *index;
+    size_t                i;
+    uint32_t              hash;
+    index_slot_t         *slot;
+    policy_index_t       *index;
+    const policy_rule_t  *other;
+
+    policy->earlier = NULL;
+
+    if (policy->index == NULL) {
+        policy->index = calloc(1, sizeof(policy_index_t));
+    }
 
     index = policy->index;
 
-    if (index == NULL) {
-        return NULL;
+    if (index == NULL || policy_index_reserve(index) != 0) {
+        return -1;
     }
 
     hash = policy_index_hash(rule);
@@ -53,43 +57,32 @@ policy_index_overlap(const policy_t *policy, const policy_rule_t *rule)
     for (i = hash & index->mask; /* void */ ; i = (i + 1) & index->mask) {
 
         slot = &index->slots[i];
-        other = slot->rule;
 
-        if (other == NULL) {
-            return NULL;
+        if (slot->rule == 0) {
+            break;
         }
 
-        if (slot->hash == hash
-            && (other->port == rule->port
-                || (other->port == 0
-                    && (rule->port == 80 || rule->port == 443))
-                || (rule->port == 0
-                    && (other->port == 80 || other->port == 443)))
+        if (slot->hash != hash) {
+            continue;
+        }
+
+        other = policy->rules[slot->rule - 1];
+
+        if ((other->port == rule->port
+             || (other->port == 0 && (rule->port == 80 || rule->port == 443))
+             || (rule->port == 0
+                 && (other->port == 80 || other->port == 443)))
             && other->wildcard == rule->wildcard
             && strcmp(other->host, rule->host) == 0)
         {
-            return other;
-        }
-    }
-}
-
-
-int
-policy_index_add(policy_t *policy, policy_rule_t *rule)
-{
-    if (policy->index == NULL) {
-        policy->index = calloc(1, sizeof(policy_index_t));
-
-        if (policy->index == NULL) {
+            policy->earlier = other;
             return -1;
         }
     }
 
-    if (policy_index_reserve(policy->index) != 0) {
-        return -1;
-    }
-
-    policy_index_insert(policy->index, rule, policy_index_hash(rule));
+    slot->hash = hash;
+    slot->rule = (uint32_t) policy->rules_count + 1;
+    index->used++;
 
     return 0;
 }
@@ -111,8 +104,8 @@ policy_index_free(policy_t *policy)
 static int
 policy_index_reserve(policy_index_t *index)
 {
-    size_t          i, size;
-    policy_index_t  bigger;
+    size_t         i, k, size, mask;
+    index_slot_t  *slots;
 
     size = index->slots ? index->mask + 1 : 0;
 
@@ -120,44 +113,33 @@ policy_index_reserve(policy_index_t *index)
         return 0;
     }
 
-    size = size ? size * 4 : INDEX_FIRST;
+    mask = (size ? size * 4 : INDEX_FIRST) - 1;
+    slots = calloc(mask + 1, sizeof(index_slot_t));
 
-    bigger.mask = size - 1;
-    bigger.used = 0;
-    bigger.slots = calloc(size, sizeof(index_slot_t));
-
-    if (bigger.slots == NULL) {
+    if (slots == NULL) {
         return -1;
     }
 
-    for (i = 0; index->slots && i <= index->mask; i++) {
-        if (index->slots[i].rule) {
-            policy_index_insert(&bigger, index->slots[i].rule,
-                                index->slots[i].hash);
+    for (i = 0; i < size; i++) {
+
+        if (index->slots[i].rule == 0) {
+            continue;
         }
+
+        for (k = index->slots[i].hash & mask; slots[k].rule;
+             k = (k + 1) & mask)
+        {
+            /* void */
+        }
+
+        slots[k] = index->slots[i];
     }
 
     free(index->slots);
-    *index = bigger;
+    index->slots = slots;
+    index->mask = mask;
 
     return 0;
-}
-
-
-static void
-policy_index_insert(policy_index_t *index, policy_rule_t *rule, uint32_t hash)
-{
-    size_t  i;
-
-    for (i = hash & index->mask; index->slots[i].rule;
-         i = (i + 1) & index->mask)
-    {
-        /* void */
-    }
-
-    index->slots[i].rule = rule;
-    index->slots[i].hash = hash;
-    index->used++;
 }
 
 

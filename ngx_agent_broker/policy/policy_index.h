@@ -5,11 +5,11 @@
 #include "policy/policy.h"
 
 
-/* Adds a rule to the policy's index, made when missing; -1: no memory. */
-int policy_index_add(policy_t *policy, policy_rule_t *rule);
-
-/* An earlier rule of the same host that serves one of this one's ports. */
-const policy_rule_t *policy_index_overlap(const policy_t *policy,
-    const policy_rule_t *rule);
+/*
+ * Adds a rule to the index, made when missing, before it is added to the
+ * policy's rules.  -1: no memory; or policy->earlier, which it sets, is a rule
+ * of the same host that serves one of this one's ports.
+ */
+int policy_index_add(policy_t *policy, const policy_rule_t *rule);
 
 void policy_index_free(policy_t *policy);
