@@ -44,6 +44,7 @@
  *
  *   request/   judges a request, and passes it on
  *                ngx_agent_request.h ngx_agent_decide.c (the verdict)
+ *                ngx_agent_judge.c (what the policy says)
  *                ngx_agent_resolve.c (addresses) ngx_agent_names.h
  *                ngx_agent_names.c (names that are known) ngx_agent_ask.h
  *                ngx_agent_ask.c (asking for one) ngx_agent_attempt.h

@@ -109,7 +109,7 @@ ngx_agent_question_judge(ngx_agent_ctx_t *ctx, const char *method,
         ctx->why = NULL;
     }
 
-    reason = ngx_agent_decide_find(ctx->policy, &t->authority, &ctx->rule);
+    reason = ngx_agent_judge_find(ctx->policy, &t->authority, &ctx->rule);
 
     /* what is in a tunnel is not read */
 
@@ -117,7 +117,7 @@ ngx_agent_question_judge(ngx_agent_ctx_t *ctx, const char *method,
         return reason;
     }
 
-    return ngx_agent_decide_request(ctx, ctx->rule);
+    return ngx_agent_judge_request(ctx, ctx->rule);
 }
 
 

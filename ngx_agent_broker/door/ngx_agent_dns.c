@@ -303,7 +303,7 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
                                                    ngx_agent_broker_module);
 
         reason = query.name.host_len
-                 ? ngx_agent_decide_name(task, ngx_cycle->log, &query.name)
+                 ? ngx_agent_judge_name(task, ngx_cycle->log, &query.name)
                  : NGX_AGENT_REASON_HOST;
 
         /* a rule for any port of this host is enough */

@@ -284,7 +284,7 @@ ngx_agent_first_bytes_late(ngx_agent_connection_t *ac,
         return;
     }
 
-    ctx = ngx_agent_decide_begin(c->pool, ac->task);
+    ctx = ngx_agent_judge_begin(c->pool, ac->task);
 
     if (ctx) {
         ngx_agent_first_bytes_target(ctx, head, n);
@@ -392,7 +392,7 @@ ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
     c = ac->connection;
     why = NULL;
 
-    ctx = ngx_agent_decide_begin(c->pool, ac->task);
+    ctx = ngx_agent_judge_begin(c->pool, ac->task);
 
     if (ctx == NULL) {
         ngx_http_close_connection(c);
@@ -464,8 +464,8 @@ ngx_agent_first_bytes_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
     connect_error_t      err;
     ngx_agent_reason_e   reason;
 
-    reason = ngx_agent_decide_load(ac->connection->pool, ac->connection->log,
-                                   ctx);
+    reason = ngx_agent_judge_load(ac->connection->pool, ac->connection->log,
+                                  ctx);
 
     err = connect_parse(head, len, &request, why);
 
@@ -491,7 +491,7 @@ ngx_agent_first_bytes_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
         return reason;
     }
 
-    return ngx_agent_decide_find(ctx->policy, &request.authority, &ctx->rule);
+    return ngx_agent_judge_find(ctx->policy, &request.authority, &ctx->rule);
 }
 
 

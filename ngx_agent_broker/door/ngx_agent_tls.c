@@ -147,7 +147,7 @@ ngx_agent_tls_hello(SSL *ssl, int *alert, void *data)
     name.port = ac->named.host_len ? ac->named.port : ac->door->port;
 
     if (reason == NGX_AGENT_REASON_RULE) {
-        reason = ngx_agent_decide_name(ac->task, c->log, &name);
+        reason = ngx_agent_judge_name(ac->task, c->log, &name);
     }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, c->log, 0,
@@ -235,7 +235,7 @@ ngx_agent_tls_dialled(ngx_agent_connection_t *ac, authority_t *name)
     if (authority_parse((u_char *) text + !address.v6,
                         n + (address.v6 ? 2 : 0), ac->door->port, name)
         != AUTHORITY_OK
-        || ngx_agent_decide_name(ac->task, ac->connection->log, name)
+        || ngx_agent_judge_name(ac->task, ac->connection->log, name)
            != NGX_AGENT_REASON_RULE)
     {
         ngx_memzero(name, sizeof(authority_t));
@@ -356,13 +356,13 @@ ngx_agent_tls_refuse(ngx_agent_connection_t *ac, ngx_agent_reason_e reason,
 
     pool = ac->connection->pool;
 
-    ctx = ngx_agent_decide_begin(pool, ac->task);
+    ctx = ngx_agent_judge_begin(pool, ac->task);
 
     if (ctx == NULL) {
         return;
     }
 
-    (void) ngx_agent_decide_load(pool, ac->connection->log, ctx);
+    (void) ngx_agent_judge_load(pool, ac->connection->log, ctx);
 
     ctx->target.authority = *name;
     ctx->target.https = true;

@@ -201,7 +201,7 @@ ngx_agent_tunnel_resolve(ngx_agent_tunnel_t *t)
     ngx_int_t           rc;
     ngx_agent_reason_e  reason;
 
-    reason = ngx_agent_decide_bounds(t->ac->task);
+    reason = ngx_agent_judge_bounds(t->ac->task);
 
     if (reason != NGX_AGENT_REASON_RULE) {
         ngx_agent_tunnel_refuse(t, reason, NULL);

@@ -186,7 +186,7 @@ ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx)
 
     t = ctx->owner;
 
-    rule = ngx_agent_decide_again(t->down->pool, t->down->log, ctx);
+    rule = ngx_agent_judge_again(t->down->pool, t->down->log, ctx);
 
     return rule && rule->tunnel ? rule : NULL;
 }

@@ -15,8 +15,8 @@
 
 /* ngx_agent_decide.c */
 
-/* Has the task requests and bytes left?  Counts one request. */
-ngx_agent_reason_e ngx_agent_decide_bounds(ngx_agent_task_t *task);
+/* The handler of the preaccess phase: the verdict on a request. */
+ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
 
 /*
  * Waits for a turn of `rate`, or to be one of the requests in flight: NGX_OK,
@@ -28,40 +28,43 @@ ngx_int_t ngx_agent_decide_room(ngx_agent_ctx_t *ctx, ngx_agent_wait_e kind,
 /* Neither waits any more nor is in flight. */
 void ngx_agent_decide_leave(ngx_agent_ctx_t *ctx);
 
-/* Finds the policy's rule for this host and port: _RULE, or why not. */
-ngx_agent_reason_e ngx_agent_decide_find(const policy_t *policy,
-    const authority_t *name, const policy_rule_t **rule);
 
-/*
- * Does the rule allow the method and the path of ctx's target?  ctx->why may
- * say why not.  A CONNECT asks for neither.
- */
-ngx_agent_reason_e ngx_agent_decide_request(ngx_agent_ctx_t *ctx,
-    const policy_rule_t *rule);
-
-/* May the task connect to this host and port?  For TLS and DNS. */
-ngx_agent_reason_e ngx_agent_decide_name(ngx_agent_task_t *task,
-    ngx_log_t *log, const authority_t *name);
-
-/*
- * The rule of the newest policies that allows ctx's target and addresses, or
- * NULL.  ctx has these policies then.
- */
-const policy_rule_t *ngx_agent_decide_again(ngx_pool_t *pool, ngx_log_t *log,
-    ngx_agent_ctx_t *ctx);
-
-/* The handler of the preaccess phase: the verdict on a request. */
-ngx_int_t ngx_agent_decide(ngx_http_request_t *r);
+/* ngx_agent_judge.c */
 
 /* The context of a new request, with its task, an id and the time; or NULL. */
-ngx_agent_ctx_t *ngx_agent_decide_begin(ngx_pool_t *pool,
+ngx_agent_ctx_t *ngx_agent_judge_begin(ngx_pool_t *pool,
     ngx_agent_task_t *task);
 
 /*
  * Loads the task's policy: NGX_AGENT_REASON_RULE, or why it has none.  The
  * policies are kept until the pool is destroyed.
  */
-ngx_agent_reason_e ngx_agent_decide_load(ngx_pool_t *pool, ngx_log_t *log,
+ngx_agent_reason_e ngx_agent_judge_load(ngx_pool_t *pool, ngx_log_t *log,
+    ngx_agent_ctx_t *ctx);
+
+/* Finds the policy's rule for this host and port: _RULE, or why not. */
+ngx_agent_reason_e ngx_agent_judge_find(const policy_t *policy,
+    const authority_t *name, const policy_rule_t **rule);
+
+/*
+ * Does the rule allow the method and the path of ctx's target?  ctx->why may
+ * say why not.  A CONNECT asks for neither.
+ */
+ngx_agent_reason_e ngx_agent_judge_request(ngx_agent_ctx_t *ctx,
+    const policy_rule_t *rule);
+
+/* Has the task requests and bytes left?  Counts one request. */
+ngx_agent_reason_e ngx_agent_judge_bounds(ngx_agent_task_t *task);
+
+/* May the task connect to this host and port?  For TLS and DNS. */
+ngx_agent_reason_e ngx_agent_judge_name(ngx_agent_task_t *task,
+    ngx_log_t *log, const authority_t *name);
+
+/*
+ * The rule of the newest policies that allows ctx's target and addresses, or
+ * NULL.  ctx has these policies then.
+ */
+const policy_rule_t *ngx_agent_judge_again(ngx_pool_t *pool, ngx_log_t *log,
     ngx_agent_ctx_t *ctx);
 
 

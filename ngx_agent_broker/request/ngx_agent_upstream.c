@@ -235,7 +235,7 @@ ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx)
 
     r = ctx->http;
     old = ctx->rule;
-    rule = ngx_agent_decide_again(r->pool, r->connection->log, ctx);
+    rule = ngx_agent_judge_again(r->pool, r->connection->log, ctx);
 
     if (rule == NULL
         || rule->plaintext != old->plaintext || rule->port != old->port
