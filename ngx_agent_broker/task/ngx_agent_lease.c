@@ -24,6 +24,10 @@
 static ngx_int_t ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf,
     const u_char *task, uid_t uid, const char *policy, uint64_t netns,
     time_t expires, uint64_t instance, u_char hex[65]);
+static ngx_int_t ngx_agent_lease_key_make(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, u_char *path);
+static ngx_int_t ngx_agent_lease_key_read(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf, u_char *path);
 
 
 size_t
@@ -146,12 +150,8 @@ ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
 ngx_int_t
 ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
-    u_char       *path;
-    ssize_t       n;
-    ngx_fd_t      fd;
-    ngx_int_t     rc;
-    const char   *what;
-    struct stat   st;
+    u_char     *path;
+    ngx_int_t   rc;
 
     path = ngx_pnalloc(cf->pool, amcf->state_dir.len + sizeof("/lease.key"));
     if (path == NULL) {
@@ -183,28 +183,55 @@ ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;                      /* a start makes the key */
     }
 
+    rc = ngx_agent_lease_key_make(cf, amcf, path);
+
+    return rc == NGX_DECLINED ? ngx_agent_lease_key_read(cf, amcf, path) : rc;
+}
+
+
+/* NGX_DECLINED: there is one, or none can be made: reading it says which. */
+
+static ngx_int_t
+ngx_agent_lease_key_make(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    u_char *path)
+{
+    ngx_fd_t   fd;
+    ngx_int_t  rc;
+
     fd = open((char *) path, O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC|O_NOFOLLOW,
               0600);
 
-    if (fd != NGX_INVALID_FILE) {
-
-        if (ngx_agent_random(amcf->lease_key, sizeof(amcf->lease_key))
-            != NGX_OK
-            || write(fd, amcf->lease_key, sizeof(amcf->lease_key))
-               != (ssize_t) sizeof(amcf->lease_key)
-            || fsync(fd) == -1)
-        {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                          "the lease key cannot be written to \"%s\"", path);
-            (void) unlink((char *) path);
-            (void) close(fd);
-            return NGX_ERROR;
-        }
-
-        (void) close(fd);
-
-        return NGX_OK;
+    if (fd == NGX_INVALID_FILE) {
+        return NGX_DECLINED;
     }
+
+    rc = NGX_OK;
+
+    if (ngx_agent_random(amcf->lease_key, sizeof(amcf->lease_key)) != NGX_OK
+        || write(fd, amcf->lease_key, sizeof(amcf->lease_key))
+           != (ssize_t) sizeof(amcf->lease_key)
+        || fsync(fd) == -1)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "the lease key cannot be written to \"%s\"", path);
+        (void) unlink((char *) path);
+        rc = NGX_ERROR;
+    }
+
+    (void) close(fd);
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_agent_lease_key_read(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    u_char *path)
+{
+    ssize_t       n;
+    ngx_fd_t      fd;
+    const char   *what;
+    struct stat   st;
 
     what = "cannot be read";
     n = 0;
