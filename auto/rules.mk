@@ -26,6 +26,10 @@
 #   make fuzz-control  the same of launchers: lines and descriptors of several
 #                      users on the control socket
 #   make fuzz          runs each fuzz target for FUZZ_SECONDS (60)
+#   make build-debian13, build-sid  build in a system of that release, and run
+#                      the unit tests there; need root and the network
+#   make nginx-tests   runs nginx's own tests, a clone of which is in DIR=, with
+#                      the module and without, and prints what differs
 #   make install       installs to prefix=, below DESTDIR=
 #   make lint          fails on any warning of cppcheck, clang-tidy or the
 #                      compiler with more warnings than the build
