@@ -22,6 +22,7 @@
 
 static int ngx_agent_tls_hello(SSL *ssl, int *alert, void *data);
 static int ngx_agent_tls_cert(SSL *ssl, void *data);
+static ngx_int_t ngx_agent_tls_pay(ngx_agent_connection_t *ac);
 static int ngx_agent_tls_alpn(SSL *ssl, const unsigned char **out,
     unsigned char *outlen, const unsigned char *in, unsigned int inlen,
     void *data);
@@ -304,7 +305,7 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
     }
 
     if (!mint_has(ngx_agent_mint, &ac->tls_name)
-        && ngx_agent_usage_spend(ac->task->id, BOUND_MINTS) != NGX_OK)
+        && ngx_agent_tls_pay(ac) != NGX_OK)
     {
         ngx_agent_tls_refuse(ac, NGX_AGENT_REASON_MINTS, NULL, &ac->tls_name);
         return 0;
@@ -324,6 +325,19 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
 
     return SSL_use_certificate(ssl, leaf) == 1
            && SSL_use_PrivateKey(ssl, mint_key(ngx_agent_mint)) == 1;
+}
+
+
+static ngx_int_t
+ngx_agent_tls_pay(ngx_agent_connection_t *ac)
+{
+    u_char    digest[SHA256_DIGEST_LENGTH];
+    uint64_t  name;
+
+    SHA256((u_char *) ac->tls_name.host, ac->tls_name.host_len, digest);
+    ngx_memcpy(&name, digest, sizeof(uint64_t));
+
+    return ngx_agent_usage_mint(ac->task->id, name);
 }
 
 

@@ -24,6 +24,8 @@
 #define NGX_AGENT_HINT_MAX       512        /* a refusal's, with its NUL */
 #define NGX_AGENT_COUNTED_HOST   64         /* more of a name is cut */
 #define NGX_AGENT_RESUME_TIME    12000      /* a launcher tries for 10 s */
+#define NGX_AGENT_MINTED         96         /* names that a task is known to
+                                               have had a certificate for */
 
 
 /* The zone: shared by every worker of every generation. */
@@ -108,6 +110,9 @@ typedef struct {
     uint64_t           bounds[BOUND_COUNT]; /* as the policy said at open */
     uint64_t           used[BOUND_COUNT];
     ngx_agent_share_t *share;               /* what it holds */
+
+    uint64_t           minted[NGX_AGENT_MINTED];    /* hashes, the last ones */
+    ngx_uint_t         minted_count;
 
     ngx_uint_t         allowed;
     ngx_uint_t         denied;
@@ -466,6 +471,13 @@ ngx_int_t ngx_agent_peer_line(uid_t uid);
  * the audit's budget is used up.  A refusal is counted as denied in any case.
  */
 ngx_int_t ngx_agent_usage_spend(const u_char *id, bound_id_t bound);
+
+/*
+ * The same of `mints`, for a name with this hash.  One that the task has had
+ * already is not counted again: that it is not cached any more, on this worker
+ * or by now, is not the task's doing.
+ */
+ngx_int_t ngx_agent_usage_mint(const u_char *id, uint64_t name);
 
 /* Counts one more request: BOUND_COUNT, or the bound that is used up. */
 bound_id_t ngx_agent_usage_admit(const u_char *id);

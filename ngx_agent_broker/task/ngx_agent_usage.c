@@ -13,10 +13,51 @@
 #define NGX_AGENT_REFUSALS_REST  1024       /* of the line they are in */
 
 
+/* Expects the zone's lock to be held. */
+
+static ngx_int_t ngx_agent_usage_count(ngx_agent_slot_t *slot,
+    bound_id_t bound);
+
+
 ngx_int_t
 ngx_agent_usage_spend(const u_char *id, bound_id_t bound)
 {
     ngx_int_t          rc;
+    ngx_agent_slot_t  *slot;
+
+    slot = ngx_agent_slot_lock(id);
+
+    rc = slot ? ngx_agent_usage_count(slot, bound) : NGX_BUSY;
+
+    ngx_agent_slot_unlock();
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_agent_usage_count(ngx_agent_slot_t *slot, bound_id_t bound)
+{
+    slot->used[bound]++;
+    slot->denied += (bound == BOUND_REFUSALS);
+
+    if (ngx_agent_zone_is_over(slot)) {
+        return NGX_BUSY;
+    }
+
+    if (slot->used[bound] <= slot->bounds[bound]) {
+        return NGX_OK;
+    }
+
+    return slot->used[bound] == slot->bounds[bound] + 1 ? NGX_ABORT : NGX_BUSY;
+}
+
+
+ngx_int_t
+ngx_agent_usage_mint(const u_char *id, uint64_t name)
+{
+    ngx_int_t          rc;
+    ngx_uint_t         i, n;
     ngx_agent_slot_t  *slot;
 
     rc = NGX_BUSY;
@@ -24,17 +65,15 @@ ngx_agent_usage_spend(const u_char *id, bound_id_t bound)
     slot = ngx_agent_slot_lock(id);
 
     if (slot) {
-        slot->used[bound]++;
-        slot->denied += (bound == BOUND_REFUSALS);
 
-        if (ngx_agent_zone_is_over(slot)) {
-            rc = NGX_BUSY;
+        n = ngx_min(slot->minted_count, NGX_AGENT_MINTED);
 
-        } else if (slot->used[bound] <= slot->bounds[bound]) {
-            rc = NGX_OK;
+        for (i = 0; i < n && slot->minted[i] != name; i++) { /* void */ }
 
-        } else if (slot->used[bound] == slot->bounds[bound] + 1) {
-            rc = NGX_ABORT;
+        rc = (i < n) ? NGX_OK : ngx_agent_usage_count(slot, BOUND_MINTS);
+
+        if (i == n && rc == NGX_OK) {
+            slot->minted[slot->minted_count++ % NGX_AGENT_MINTED] = name;
         }
     }
 

@@ -150,6 +150,42 @@ subtest 'past its `mints` a task is given no certificate' => sub {
 };
 
 
+subtest 'a name that a worker signs for again does not count again' => sub {
+    my $own = $t->broker(names => [map { "h$_.wild.example" } 1 .. 3],
+                         policy => "mints 2; host *.wild.example:$port { $rule }");
+    my ($l, $task) = $own->task;
+    my $ca = $t->write('box-ca.pem', $task->{ca});
+    my $shake = sub (@names) {
+        return join ' ', map {
+            $l->do(run => { argv => ['curl', '-sS', '-o', '/dev/null',
+                '--max-time', '60', '--cacert', $ca, '--connect-to',
+                '::127.0.0.1:', "https://h$_.wild.example:$port/echo"],
+                timeout => 90, env => { PATH => $ENV{PATH} } })->{status}
+        } @names;
+    };
+    my $lease = $task->{lease};
+    my $control = 'task';
+    is($shake->(1, 2), '0 0', 'two names are given a certificate');
+
+    for my $n (1, 2) {
+        $own->reload;
+        is($l->do(receive => { name => $control, timeout => 60 })->{message}
+           {event}, 'drain', "reload $n: the launcher is told to resume");
+        my $last = $control;
+        $control = "new$n";
+        $l->do(connect => { name => $control, path => $own->control });
+        my $reply = $l->ask($control, { op => 'resume', v => 1,
+            task_id => $task->{task_id}, lease => $lease },
+            kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }]);
+        ok($reply->{ok}, 'it resumes on the new worker');
+        $lease = $reply->{lease} // $lease;
+        $l->do(close => { name => $last });
+        is($shake->(2, 1, 3), '0 0 35', 'the same two are given one, and no third');
+    }
+    $own->stop;
+};
+
+
 subtest 'past its `handshakes` a second a task waits, and none fails' => sub {
     my ($l, $task) = $b->task('narrow');
     my $ca = $t->write('box-ca.pem', $task->{ca});
