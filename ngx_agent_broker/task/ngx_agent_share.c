@@ -14,7 +14,7 @@
 #include "policy/rate.h"
 
 
-#define NGX_AGENT_HOLDERS      8
+#define NGX_AGENT_HOLDERS      8                  /* rows of a block */
 #define NGX_AGENT_HOLDER_MANY  ((ngx_pid_t) -1)   /* workers share the row */
 
 
@@ -22,6 +22,16 @@ struct ngx_agent_holder_s {
     ngx_pid_t            pid;               /* 0: nobody's */
     ngx_uint_t           tasks;             /* of workers that count here */
     ngx_atomic_t         held[NGX_AGENT_HELD];
+};
+
+
+/* A block stays as long as the share: it is read without the lock. */
+
+typedef struct ngx_agent_holders_s  ngx_agent_holders_t;
+
+struct ngx_agent_holders_s {
+    ngx_agent_holder_t             rows[NGX_AGENT_HOLDERS];
+    ngx_agent_holders_t *volatile  next;
 };
 
 
@@ -33,8 +43,8 @@ struct ngx_agent_share_s {
     uint64_t             burst;
     uint64_t             handshakes;        /* a second */
     ngx_atomic_t         next[NGX_AGENT_TURNS];
-    volatile ngx_uint_t  used;              /* rows, from the first */
-    ngx_agent_holder_t   holders[NGX_AGENT_HOLDERS];
+    volatile ngx_uint_t  used;              /* rows of all, from the first */
+    ngx_agent_holders_t  first;
 };
 
 
@@ -42,7 +52,11 @@ struct ngx_agent_share_s {
 
 static ngx_uint_t ngx_agent_share_sweep(ngx_agent_share_t *share);
 static ngx_agent_holder_t *ngx_agent_share_holder(ngx_agent_share_t *share);
+static ngx_agent_holder_t *ngx_agent_share_add(ngx_agent_share_t *share);
+static void ngx_agent_share_free(ngx_agent_share_t *share);
 
+static ngx_agent_holder_t *ngx_agent_share_next(ngx_agent_holders_t **block,
+    ngx_uint_t *row);
 static ngx_uint_t ngx_agent_share_held(ngx_agent_share_t *share,
     ngx_agent_held_e what);
 
@@ -71,7 +85,7 @@ ngx_agent_share_create(const policy_t *policy)
 
         if (ngx_agent_share_sweep(share) == 0) {
             ngx_queue_remove(q);
-            ngx_slab_free_locked(ngx_agent_pool, share);
+            ngx_agent_share_free(share);
         }
     }
 
@@ -92,7 +106,7 @@ void
 ngx_agent_share_end(ngx_agent_share_t *share)
 {
     if (ngx_agent_share_sweep(share) == 0) {
-        ngx_slab_free_locked(ngx_agent_pool, share);
+        ngx_agent_share_free(share);
         return;
     }
 
@@ -106,13 +120,15 @@ ngx_agent_share_end(ngx_agent_share_t *share)
 static ngx_uint_t
 ngx_agent_share_sweep(ngx_agent_share_t *share)
 {
-    ngx_uint_t           i, n;
-    ngx_agent_holder_t  *holder;
+    ngx_uint_t            i, n;
+    ngx_agent_holder_t   *holder;
+    ngx_agent_holders_t  *block;
 
     n = 0;
+    i = 0;
+    block = &share->first;
 
-    for (i = 0; i < NGX_AGENT_HOLDERS; i++) {
-        holder = &share->holders[i];
+    while ((holder = ngx_agent_share_next(&block, &i)) != NULL) {
 
         if (holder->pid > 0 && holder->pid != ngx_pid
             && kill(holder->pid, 0) == -1 && ngx_errno == ESRCH)
@@ -140,18 +156,23 @@ ngx_agent_share_join(ngx_agent_share_t *share, ngx_agent_task_t *task)
 static ngx_agent_holder_t *
 ngx_agent_share_holder(ngx_agent_share_t *share)
 {
-    ngx_uint_t           i;
-    ngx_agent_holder_t  *holder, *none;
+    ngx_uint_t            i, n;
+    ngx_agent_holder_t   *holder, *none;
+    ngx_agent_holders_t  *block;
 
     none = NULL;
+    n = 0;
+    i = 0;
+    block = &share->first;
 
-    for (i = 0; i < NGX_AGENT_HOLDERS; i++) {
-        holder = &share->holders[i];
+    while ((holder = ngx_agent_share_next(&block, &i)) != NULL) {
 
         if (holder->pid == ngx_pid) {
             holder->tasks++;
             return holder;
         }
+
+        n += (none == NULL);
 
         if (holder->pid == 0 && none == NULL) {
             none = holder;
@@ -159,10 +180,15 @@ ngx_agent_share_holder(ngx_agent_share_t *share)
     }
 
     if (none == NULL) {
+        none = ngx_agent_share_add(share);
+        n++;
+    }
 
-        /* of so many workers the last ones cannot be told apart */
+    if (none == NULL) {
 
-        none = &share->holders[NGX_AGENT_HOLDERS - 1];
+        /* the zone is full: those of this row cannot be told apart */
+
+        none = &share->first.rows[NGX_AGENT_HOLDERS - 1];
         none->pid = NGX_AGENT_HOLDER_MANY;
         none->tasks++;
 
@@ -172,10 +198,62 @@ ngx_agent_share_holder(ngx_agent_share_t *share)
     none->pid = ngx_pid;
     none->tasks = 1;
 
-    share->used = ngx_max(share->used,
-                          (ngx_uint_t) (none - share->holders) + 1);
+    ngx_memory_barrier();
+
+    share->used = ngx_max(share->used, n);
 
     return none;
+}
+
+
+/* The first row of a new block; or NULL. */
+
+static ngx_agent_holder_t *
+ngx_agent_share_add(ngx_agent_share_t *share)
+{
+    ngx_agent_holders_t  *block, *last;
+
+    block = ngx_slab_calloc_locked(ngx_agent_pool,
+                                   sizeof(ngx_agent_holders_t));
+    if (block == NULL) {
+        return NULL;
+    }
+
+    for (last = &share->first; last->next; last = last->next) { /* void */ }
+
+    ngx_memory_barrier();
+
+    last->next = block;
+
+    return &block->rows[0];
+}
+
+
+static void
+ngx_agent_share_free(ngx_agent_share_t *share)
+{
+    ngx_agent_holders_t  *block, *next;
+
+    for (block = share->first.next; block; block = next) {
+        next = block->next;
+        ngx_slab_free_locked(ngx_agent_pool, block);
+    }
+
+    ngx_slab_free_locked(ngx_agent_pool, share);
+}
+
+
+/* The next row, from row 0 of the first block on; NULL after the last one. */
+
+static ngx_agent_holder_t *
+ngx_agent_share_next(ngx_agent_holders_t **block, ngx_uint_t *row)
+{
+    if (*row == NGX_AGENT_HOLDERS) {
+        *block = (*block)->next;
+        *row = 0;
+    }
+
+    return *block ? &(*block)->rows[(*row)++] : NULL;
 }
 
 
@@ -196,7 +274,7 @@ ngx_agent_share_leave(ngx_agent_task_t *task)
 
     if (share->ended && ngx_agent_share_sweep(share) == 0) {
         ngx_queue_remove(&share->queue);
-        ngx_slab_free_locked(ngx_agent_pool, share);
+        ngx_agent_share_free(share);
     }
 
     ngx_shmtx_unlock(&ngx_agent_pool->mutex);
@@ -269,12 +347,15 @@ ngx_agent_share_give(ngx_agent_task_t *task, ngx_agent_held_e what)
 static ngx_uint_t
 ngx_agent_share_held(ngx_agent_share_t *share, ngx_agent_held_e what)
 {
-    ngx_uint_t  i, n;
+    ngx_uint_t            i, n, left;
+    ngx_agent_holders_t  *block;
 
     n = 0;
+    i = 0;
+    block = &share->first;
 
-    for (i = 0; i < share->used; i++) {
-        n += share->holders[i].held[what];
+    for (left = share->used; left; left--) {
+        n += ngx_agent_share_next(&block, &i)->held[what];
     }
 
     return n;

@@ -30,6 +30,11 @@ my $b = $t->broker(names => ['api.internal'], workers => 1, policy => <<"END");
         refusals    1;
         host $to { $rule }
     }
+    agent_policy twelve {
+        wall_clock  1h;
+        connections 12;
+        host $to { $rule }
+    }
     agent_policy rated {
         wall_clock  1h;
         rate     2r/s burst=4;
@@ -94,6 +99,16 @@ sub answer ($l, $id) {
 sub at_upstream ($path, $n) {
     AgentTest::wait_for("$n requests of $path at the upstream",
         sub { $n == grep { $_->{target} eq $path } $up->requests });
+}
+
+# The answer, if there is one, on a connection of this name
+sub resume ($l, $task, $name) {
+    $l->do(connect => { name => $name, path => $b->control });
+    return $l->do(descriptors => { name => $name,
+        message => { op => 'resume', v => 1, task_id => $task->{task_id},
+                     lease => $task->{lease} },
+        kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }] })
+        && $l->do(receive => { name => $name, timeout => 60 })->{message};
 }
 
 sub open_gate ($name) {
@@ -281,15 +296,7 @@ subtest 'G-002: over a reload and a killed worker the bound is one' => sub {
     $b->reload;
     is($l->do(receive => { name => 'task', timeout => 60 })->{message}{event},
        'drain', 'the launcher is told to resume');
-    my $resume = sub ($name) {
-        $l->do(connect => { name => $name, path => $b->control });
-        return $l->do(descriptors => { name => $name,
-            message => { op => 'resume', v => 1, task_id => $task->{task_id},
-                         lease => $task->{lease} },
-            kinds => [map { { again => $_ } } 0 .. $#{ $task->{doors} }] })
-            && $l->do(receive => { name => $name, timeout => 60 })->{message};
-    };
-    ok($resume->('new')->{ok}, 'it resumes on the new worker');
+    ok(resume($l, $task, 'new')->{ok}, 'it resumes on the new worker');
     is($l->get("$url/echo")->{status}, 429,
        'the old worker has all four, so a fifth is too many on the new one');
     begin($l, 'r5', '/echo');
@@ -305,10 +312,36 @@ subtest 'G-002: over a reload and a killed worker the bound is one' => sub {
     AgentTest::wait_for('the launcher to see its worker die', sub {
         $l->do(receive => { name => 'new', timeout => 60 })->{eof} });
     AgentTest::wait_for('the task to be resumed', sub {
-        ($resume->("again") // {})->{ok} });
+        (resume($l, $task, 'again') // {})->{ok} });
     is($l->get("$url/echo")->{status}, 200,
        'what a killed worker had is not counted any more');
     open_gate('six');
+};
+
+subtest 'G-002: each of a dozen workers is told apart, also when it is killed'
+    => sub {
+    my ($l, $task) = $b->task('twelve');
+    my $at = 'task';
+    for my $i (1 .. 11) {
+        begin($l, "w$i", "/gate/worker$i");
+        at_upstream("/gate/worker$i", 1);
+        $b->reload;
+        is($l->do(receive => { name => $at, timeout => 60 })->{message}{event},
+           'drain', "worker $i leaves, with a request");
+        $at = "at$i";
+        ok(resume($l, $task, $at)->{ok}, 'the next one has the task');
+    }
+    begin($l, 'w12', '/gate/worker12');
+    at_upstream('/gate/worker12', 1);
+    is($l->get("$url/echo")->{status}, 429, 'twelve are all that it may have');
+
+    kill KILL => $b->leaving;
+    AgentTest::wait_for('them to end', sub { !$b->leaving });
+    begin($l, "n$_", '/gate/nine') for 1 .. 11;
+    at_upstream('/gate/nine', 11);
+    pass('what eleven killed workers had is free again');
+    open_gate($_) for 'nine', map { "worker$_" } 1 .. 12;
+    is(answer($l, 'w12'), 200, 'what the last one had was not disturbed');
 };
 
 for my $wrong ('', '0r/s', '10', '10r/m', '10r/s burst=0', '10r/s 5',
