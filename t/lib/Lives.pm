@@ -16,7 +16,8 @@ our $AT_ONCE = 16;                      # `connections` of the policy
 
 sub new ($class, $t, %opt) {
     my $up = $t->spawn(['/usr/bin/python3',
-                        "$AgentTest::LIB/failing_upstream.py"], pipes => 1);
+                        "$AgentTest::LIB/failing_upstream.py", '--quiet'],
+                       pipes => 1);
     chomp(my $port = readline($up->{out}) // die "no upstream\n");
     my $tls = $t->upstream(names => ['tls.test', 'tunnel.test']);
     my $dns = $t->dns({ map({ ("$_.test" => { A => ['127.0.0.1'], ttl => 2 }) }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An upstream in trouble: what it does is the path that is asked for.
 
-Prints its port; a line on standard output for each request that is read.
+Prints its port; then, unless called with --quiet, the path of each request
+that is read: somebody must read these lines.
 """
 
 import gzip
@@ -104,7 +105,8 @@ def serve(c):
             if text is None:
                 return
             path = text.split(" ")[1].split("?")[0].strip("/")
-            print(path, flush=True)
+            if "--quiet" not in sys.argv:
+                print(path, flush=True)
             name, _, how = path.partition("/")
             if how:
                 globals()[name](c, rest, how)
