@@ -66,6 +66,7 @@ typedef enum {
 typedef struct {
     const char  *word;                  /* in audit lines and bodies */
     ngx_uint_t   status;
+    const char  *outcome;               /* "denied": decided; or "failed" */
     const char  *hint;                  /* where the rule gives none */
 } ngx_agent_reason_t;
 

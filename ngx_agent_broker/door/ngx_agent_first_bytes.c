@@ -527,7 +527,7 @@ ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
                              : status == 429 ? "Too Many Requests"
                              : status == 503 ? "Service Unavailable"
                                              : "Internal Server Error",
-                     body->len, status == 403 ? "denied" : "failed",
+                     body->len, ngx_agent_reason(reason)->outcome,
                      ngx_agent_refuse_waited(reason)
                      ? "Retry-After: 1" CRLF : "",
                      body);

@@ -68,7 +68,7 @@ ngx_agent_error_page(ngx_http_request_t *r)
         }
     }
 
-    if (ngx_agent_refuse_body(r->pool, ctx, reason, status,
+    if (ngx_agent_refuse_body(r->pool, ctx, reason,
                               ngx_agent_reason(reason)->hint, &ctx->page)
         != NGX_OK)
     {
@@ -81,7 +81,9 @@ ngx_agent_error_page(ngx_http_request_t *r)
 
     ngx_http_clean_header(r);
 
-    if (ngx_agent_refuse_mark(r, "failed") != NGX_OK) {
+    if (ngx_agent_refuse_mark(r, ngx_agent_reason(reason)->outcome)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -42,7 +42,7 @@ ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
 
     status = ngx_agent_reason(ctx->reason)->status;
 
-    if (ngx_agent_refuse_mark(r, status == 403 ? "denied" : "failed")
+    if (ngx_agent_refuse_mark(r, ngx_agent_reason(ctx->reason)->outcome)
         != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -160,9 +160,7 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
 body:
 
-    return ngx_agent_refuse_body(pool, ctx, ctx->reason,
-                                 ngx_agent_reason(ctx->reason)->status, hint,
-                                 body);
+    return ngx_agent_refuse_body(pool, ctx, ctx->reason, hint, body);
 }
 
 
@@ -288,8 +286,7 @@ ngx_agent_refuse_hint_word(char text[NGX_AGENT_HINT_MAX], size_t *len,
 
 ngx_int_t
 ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
-    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
-    ngx_str_t *body)
+    ngx_agent_reason_e reason, const char *hint, ngx_str_t *body)
 {
     char      *text;
     json_t    *object;
@@ -299,7 +296,7 @@ ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     object = json_pack("{s:s, s:s, s:s?, s:s#, s:i, s:s#, s:s#, s:s#, s:s, "
                        "s:s?}",
-               "error", status == 403 ? "denied" : "failed",
+               "error", ngx_agent_reason(reason)->outcome,
                "reason", ngx_agent_reason(reason)->word,
                "detail", ctx->why,
                "host", t->authority.host, (int) t->authority.host_len,

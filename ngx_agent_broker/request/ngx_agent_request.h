@@ -126,8 +126,7 @@ ngx_int_t ngx_agent_refuse(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
  * is known.
  */
 ngx_int_t ngx_agent_refuse_body(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
-    ngx_agent_reason_e reason, ngx_uint_t status, const char *hint,
-    ngx_str_t *body);
+    ngx_agent_reason_e reason, const char *hint, ngx_str_t *body);
 
 /*
  * Records a refusal, and makes its body.  NGX_ABORT: the task is so far past

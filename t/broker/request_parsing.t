@@ -92,6 +92,9 @@ sub refused ($what, $raw, $status, $reason = undef, %opt) {
         } else {
             ok(($r->{status} // '') =~ /^(?:$status)$/,
                "it is answered with $status") or diag $r->{raw};
+            is_deeply($r->{headers}{'x-agent-broker'}, ['denied'],
+                      'a header says that the broker decided so');
+            like($r->{body}, qr/\A\{"error":"denied",/, 'the body too');
             my $answers = () = $r->{raw} =~ m{HTTP/1\.1 \d}g;
             is($answers, 1, 'it has one answer');
             ok($r->{eof} || ($r->{headers}{connection}[0] // '') eq 'close',

@@ -159,6 +159,9 @@ subtest 'G-002: past the wait the answer is 429 connections' => sub {
     my $r = $l->get("$url/echo");
     is("$r->{status} " . $json->decode($r->{body})->{host},
        '429 api.internal', 'the body names the host');
+    is_deeply([@{$r->{headers}{'x-agent-broker'}},
+               $json->decode($r->{body})->{error}], [('denied') x 2],
+              'it is denied, not failed');
     other_is_served();
 
     # a body that is not read does not cost the client its answer

@@ -88,6 +88,9 @@ subtest 'past its `requests` a task is refused with 429 requests' => sub {
     $r = $l->get($url);
     is("$r->{status} " . reason($r), '429 requests',
        'the fourth request is refused with the reason');
+    is_deeply([@{$r->{headers}{'x-agent-broker'}},
+               JSON::PP::decode_json($r->{body})->{error}], [('denied') x 2],
+              'it is denied, not failed');
     other_is_served();
 };
 

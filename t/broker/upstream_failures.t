@@ -117,13 +117,13 @@ keep('first');
 
 my $json = JSON::PP->new;
 
-sub told ($r, $reason, $what) {
-    is_deeply($r->{headers}{'x-agent-broker'}, ['failed'],
-              "$what: a header says that the broker failed the request");
+sub told ($r, $reason, $what, $outcome = 'failed') {
+    is_deeply($r->{headers}{'x-agent-broker'}, [$outcome],
+              "$what: a header says that it is $outcome");
     is_deeply($r->{headers}{'content-type'}, ['application/json'],
               "$what: the body is a JSON object");
     my $body = eval { $json->decode($r->{body}) } // {};
-    is("$body->{error} $body->{reason}", "failed $reason",
+    is("$body->{error} $body->{reason}", "$outcome $reason",
        "$what: the body has the reason $reason") or diag $r->{raw};
     is($body->{task}, $task->{task_id}, "$what: the body has the task");
     like($body->{hint}, qr/\w/, "$what: the body has a hint");
@@ -286,10 +286,10 @@ subtest 'a failure of an upstream cannot be taken for an answer of it' => sub {
     $r = $l->http("POST $url/quick HTTP/1.1\r\nHost: trouble.internal:$port"
                   . "\r\nContent-Length: 99999999\r\n\r\n");
     is($r->{status}, 413, 'a body that is too large is answered 413');
-    told($r, 'body_too_large', 'a body that is too large');
+    told($r, 'body_too_large', 'a body that is too large', 'denied');
     $r = $l->http("GET\r\n\r\n");
     is($r->{status}, 400, 'bytes that are not a request are answered 400');
-    told($r, 'malformed', 'bytes that are not a request');
+    told($r, 'malformed', 'bytes that are not a request', 'denied');
 
     # what nginx does not know is not a fault of the broker
 
@@ -301,7 +301,7 @@ subtest 'a failure of an upstream cannot be taken for an answer of it' => sub {
                       . "Host: trouble.internal:$port\r\n\r\n");
         is($r->{status}, $status,
            "what nginx does not know is answered $status");
-        told($r, 'malformed', $status);
+        told($r, 'malformed', $status, 'denied');
         is($b->audit_wait('door_error', status => $status)->{reason},
            'malformed', "the line of the $status has the reason malformed");
     }
