@@ -95,7 +95,8 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the credential for this host is not available: nothing was sent" },
 
     [NGX_AGENT_REASON_CHANGED] = { "policy_changed", 503, FAILED,
-        "the policy changed during this request: try again" },
+        "the policy changed during this request, which has ended: sent again, "
+        "it is judged by the new policy, which may refuse it" },
 
     [NGX_AGENT_REASON_UNREACHABLE] = { "upstream_unreachable", 502, FAILED,
         "the host is allowed, but cannot be connected to now: try later, or "

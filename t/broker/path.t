@@ -222,6 +222,8 @@ subtest 'C-027 a request that waits is judged by the new patterns' => sub {
     });
     like($text, qr{\AHTTP/1\.1 503 .*"policy_changed"}s,
          'it is answered 503 with policy_changed');
+    like($text, qr/"hint":"[^"]*judged by the new policy, which may refuse it"/,
+         'its hint does not promise that the new policy allows it');
     is(scalar(() = seen()), $before, 'nothing of it goes up');
 };
 
