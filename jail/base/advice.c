@@ -129,6 +129,15 @@ static const advice_row_t  advice_rows[] = {
           "or name another policy with --policy"),
     CAUSE(POLICY_GONE,
           "the policy was removed by a reload: name another"),
+    CAUSE(TASK_REFUSALS,
+          "let the program stop at the first refusals, which \"egress\" names, "
+          "allow what it needs in the policy, or raise \"refusals\" there"),
+    CAUSE(TASK_AUDIT_BUDGET,
+          "let the program send fewer requests, or raise \"audit_budget\" in "
+          "the policy"),
+    CAUSE(TASK_OVERDUE,
+          "look for what kept the launcher from ending the task in time: it "
+          "was stopped, or the host was overloaded"),
     CAUSE(POLICY_ISOLATION, "set \"isolation namespaces;\" in the policy"),
     CAUSE(READABLE_MISSING,
           "remove the path from \"readable\" in the policy, or create it on "

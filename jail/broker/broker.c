@@ -370,6 +370,7 @@ broker_leased(broker_t *b, json_t *answer, fault_t *fault)
     const char  *lease;
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
+        b->egress = json_incref(json_object_get(answer, "egress"));
         return control_refused(answer, fault);
     }
 
@@ -552,7 +553,7 @@ broker_close(broker_t *b, const broker_close_t *end)
         (void) poll(fds, n, until > 1000 ? 1000 : until < 0 ? 0 : (int) until);
     }
 
-    if (b->active == NULL
+    if (b->active == NULL || b->egress
         || (b->state != BROKER_SERVING && b->state != BROKER_OPEN))
     {
         return;
@@ -640,7 +641,7 @@ broker_closed(broker_t *b)
     fault_t   ignored;
 
     if (!b->is_closing) {
-        return NULL;
+        return json_is_object(b->egress) ? json_incref(b->egress) : NULL;
     }
 
     ignored = (fault_t) { 0 };
@@ -674,6 +675,7 @@ broker_free(broker_t *b)
     control_free(b->next);
     broker_drop(b);
     json_decref(b->task);
+    json_decref(b->egress);
 
     *b = (broker_t) { 0 };
 }

@@ -52,6 +52,7 @@ typedef struct {
 
     bool            has_variables;      /* in `open` */
     bool            is_closing;         /* `close` is sent */
+    json_t         *egress;             /* of a task that the broker ended */
 } broker_t;
 
 

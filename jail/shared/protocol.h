@@ -45,6 +45,8 @@
  *       audit: it can be written; ca_left: until the boxes' authority ends
  *
  *   <- {"ok":false,"error":WORD,"message":TEXT}            to any request
+ *   <- {"ok":false,...,"egress":{...}}     unasked: the broker ends the task
+ *                                          (audit_budget, refusals, overdue)
  *
  * Order.  A connection begins with open, resume, policy, ask or health, within
  * 5 s.  After open the launcher builds the box, whose sockets `serve` hands

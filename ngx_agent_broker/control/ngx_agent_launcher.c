@@ -18,6 +18,8 @@
 
 
 static void ngx_agent_launcher_idle(ngx_agent_task_t *task);
+static void ngx_agent_launcher_record(ngx_agent_launcher_t *l,
+    const char *reason, json_t *request, ngx_agent_slot_view_t *view);
 
 
 static const struct {
@@ -30,7 +32,7 @@ static const struct {
 
     [NGX_AGENT_END_REFUSALS] = { PROTOCOL_REFUSALS,
         "the task went on after all refusals that its policy allows, and has "
-        "ended: stop at the first refusal of a kind, or raise \"refusals\"" },
+        "ended" },
 
     [NGX_AGENT_END_OVERDUE] = { PROTOCOL_OVERDUE,
         "the task was still there a minute after its wall clock, and has "
@@ -293,7 +295,7 @@ ngx_agent_launcher_idle(ngx_agent_task_t *task)
 void
 ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
 {
-    json_t                 *denied;
+    json_t                 *denied, *egress, *reply;
     ngx_uint_t              count;
     ngx_agent_slot_view_t   view;
 
@@ -307,43 +309,37 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
 
     (void) ngx_agent_audit_flush();
 
-    if (l->over) {
-        ngx_agent_launcher_end(l, ngx_agent_ends[l->over].error, NULL);
-
-        l->phase = NGX_AGENT_DONE;
-
-        ngx_agent_launcher_send(l,
-                 json_pack("{s:b, s:s, s:s}", "ok", 0,
-                           "error", ngx_agent_ends[l->over].error,
-                           "message", ngx_agent_ends[l->over].message));
-        return;
-    }
-
     denied = ngx_agent_usage_refusals(l->task->id, &count);
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
         ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
     }
 
-    ngx_agent_launcher_end(l,
-             json_string_value(json_object_get(l->request, "reason")),
-             l->request);
+    ngx_agent_launcher_record(l,
+           l->over ? ngx_agent_ends[l->over].error
+                   : json_string_value(json_object_get(l->request, "reason")),
+           l->request, &view);
+
+    egress = json_pack("{s:I, s:o, s:I, s:I}",
+                       "allowed", (json_int_t) view.allowed,
+                       "denied", denied,
+                       "denied_count", (json_int_t) count,
+                       "audit_lines", (json_int_t) view.audit_lines + 1);
+
+    reply = l->over ? json_pack("{s:b, s:s, s:s, s:o}", "ok", 0,
+                                "error", ngx_agent_ends[l->over].error,
+                                "message", ngx_agent_ends[l->over].message,
+                                "egress", egress)
+                    : json_pack("{s:b, s:o}", "ok", 1, "egress", egress);
 
     json_decref(l->request);
     l->request = NULL;
 
     l->phase = NGX_AGENT_DONE;
 
-    ngx_agent_launcher_send(l,
-             json_pack("{s:b, s:{s:I, s:o, s:I, s:I}}", "ok", 1, "egress",
-                       "allowed", (json_int_t) view.allowed,
-                       "denied", denied,
-                       "denied_count", (json_int_t) count,
-                       "audit_lines", (json_int_t) view.audit_lines + 1));
+    ngx_agent_launcher_send(l, reply);
 }
 
-
-/* Writes the task's end, if its lease is still this worker's. */
 
 void
 ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
@@ -351,12 +347,23 @@ ngx_agent_launcher_end(ngx_agent_launcher_t *l, const char *reason,
 {
     ngx_agent_slot_view_t  view;
 
+    ngx_agent_launcher_record(l, reason, request, &view);
+}
+
+
+/*
+ * Writes the task's end, if its lease is still this worker's; the view has all
+ * lines of the task then, but that one.
+ */
+
+static void
+ngx_agent_launcher_record(ngx_agent_launcher_t *l, const char *reason,
+    json_t *request, ngx_agent_slot_view_t *view)
+{
     (void) ngx_agent_audit_flush();
 
-    if (ngx_agent_slot_free(l->task->id, l->task->sequence, &view)
-        == NGX_OK)
-    {
-        ngx_agent_events_task_end(l->task->id, &view, reason, request);
+    if (ngx_agent_slot_free(l->task->id, l->task->sequence, view) == NGX_OK) {
+        ngx_agent_events_task_end(l->task->id, view, reason, request);
     }
 }
 

@@ -355,6 +355,43 @@ subtest 'E-035 past the default `refusals` a flood is counted, not written'
 };
 
 
+# What the broker ends leaves a result that says what it did, and what helps
+
+for my $case (
+    ['spent', 'refusals', qr/\braise "refusals"/],
+    ['lines', 'audit_budget', qr/\braise "audit_budget"/],
+) {
+    my ($policy, $bound, $fix) = @$case;
+    subtest "a box that is ended for its $bound has a summary and a fix" => sub {
+        my $run = $t->jail(['run', '--control', $b->control, '--policy',
+                            $policy, '--', 'python3', '-c', <<'END']);
+import socket
+while True:
+    try:
+        s = socket.create_connection(("127.0.0.1", 8899))
+        s.sendall(b"GET http://evil.example/x HTTP/1.0\r\n\r\n")
+        s.recv(4096)
+        s.close()
+    except OSError:
+        pass
+END
+        my $r = $run->{json};
+        is($r->{reason}, 'broker', 'the broker ended it') or diag explain $run;
+        like($r->{error}{message}, qr/\($bound\)/, 'the message names the bound');
+        like($r->{error}{fix}, $fix, 'the fix says what to raise');
+        my $egress = $r->{egress};
+        is("$egress->{denied}[0]{host} $egress->{denied}[0]{reason}",
+           'evil.example host_not_allowed', 'what it was denied is listed');
+        my ($end) = $b->audit('task_end', task => $r->{task_id});
+        is($egress->{denied_count}, $end->{denied},
+           'it has as many refusals as the line of its end');
+        is($egress->{audit_lines},
+           scalar(grep { ($_->{task} // '') eq $r->{task_id} } $b->audit),
+           'it counts the lines of the audit');
+    };
+}
+
+
 # G-004: past `refusals` a task's requests cost nearly nothing, and then it ends
 
 # The task ends by `refusals`: the launcher is told, its lines of refusals are
