@@ -370,7 +370,10 @@ broker_leased(broker_t *b, json_t *answer, fault_t *fault)
     const char  *lease;
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
-        b->egress = json_incref(json_object_get(answer, "egress"));
+        if (b->egress == NULL) {
+            b->egress = json_incref(json_object_get(answer, "egress"));
+        }
+
         return control_refused(answer, fault);
     }
 
