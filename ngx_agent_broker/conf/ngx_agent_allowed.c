@@ -116,7 +116,7 @@ static const ngx_agent_allowed_row_t  ngx_agent_allowed_rows[] = {
     { "proxy_redirect", WORDS, "off" },
     { "proxy_socket_keepalive", WORDS, "on off" },
     { "proxy_bind", LITERAL, "an address" },
-    { "proxy_connect_timeout", TIME, "1ms 60s" },
+    { "proxy_connect_timeout", TIME, "1ms 5s" },    /* dialling, all attempts */
     { "proxy_read_timeout", TIME, "1ms 1h" },
     { "proxy_send_timeout", TIME, "1ms 1h" },
     { "resolver", NULL, NULL },

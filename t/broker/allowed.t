@@ -160,7 +160,7 @@ subtest 'G-021: what is on the list has bounds' => sub {
         ['proxy_ssl_verify_depth', ['1', '100'], ['101']],
         ['proxy_http_version', ['1.1'], ['1.0']],
         ['proxy_redirect', ['off'], ['http://a/ http://b/']],
-        ['proxy_connect_timeout', ['1s'], ['61s', '1h']],
+        ['proxy_connect_timeout', ['1s', '5s'], ['5001ms', '6s', '1h']],
         ['proxy_read_timeout', ['1h'], ['61m']],
         ['large_client_header_buffers', ['4 8k', '8 64k'],
          ['8 65k', '1 1m', '1000 8k']],
