@@ -29,7 +29,7 @@ sub new ($class, $t, %opt) {
         http => "client_header_timeout 2s; client_body_timeout 2s;\n",
         %opt, policy => <<"END_OF_POLICY");
     agent_policy analysis {
-        wall_clock 1h;
+        wall_clock 1h;  cpu_time 1h;
         launchers  user:$>;
         requests 100000000;  refusals 100000000;  audit_budget 100000000 4g;
         names 10000000;  bytes_up 100g;  bytes_down 100g;  mints 1000000;
