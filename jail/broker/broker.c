@@ -367,11 +367,14 @@ broker_next(broker_t *b, int64_t now, fault_t *fault)
 static int
 broker_leased(broker_t *b, json_t *answer, fault_t *fault)
 {
+    json_t      *egress;
     const char  *lease;
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
-        if (b->egress == NULL) {
-            b->egress = json_incref(json_object_get(answer, "egress"));
+        egress = json_object_get(answer, "egress");
+
+        if (b->egress == NULL && json_is_object(egress)) {
+            b->egress = json_incref(egress);
         }
 
         return control_refused(answer, fault);
@@ -644,7 +647,7 @@ broker_closed(broker_t *b)
     fault_t   ignored;
 
     if (!b->is_closing) {
-        return json_is_object(b->egress) ? json_incref(b->egress) : NULL;
+        return json_incref(b->egress);
     }
 
     ignored = (fault_t) { 0 };

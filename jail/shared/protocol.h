@@ -59,9 +59,9 @@
  *
  * Who may.  A user that no policy names is answered "not_allowed" before it
  * has sent a word, and is not read.  A user past agent_control_connections or
- * agent_opens (of open; and by itself of policy, ask and health) is answered
- * "busy".  Linux can refuse descriptors that are sent
- * before the broker has accepted the connection (EPERM): they are sent again.
+ * agent_opens (one rate of open, another of policy, ask and health) is answered
+ * "busy".  Linux can refuse descriptors that are sent before the broker has
+ * accepted the connection (EPERM): they are sent again.
  *
  * The connection is the lease: if it ends without close, the task's doors and
  * connections are closed.  The broker's end of it is not the task's, though:

@@ -278,7 +278,7 @@ ngx_agent_launcher_await(ngx_agent_launcher_t *l)
 }
 
 
-/* The last connection is gone: what comes of it is of the event loop. */
+/* The last connection is gone: the event loop calls the read handler. */
 
 static void
 ngx_agent_launcher_idle(ngx_agent_task_t *task)

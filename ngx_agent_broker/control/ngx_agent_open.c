@@ -39,18 +39,6 @@ ngx_agent_open_task(ngx_agent_launcher_t *l, json_t *request)
     const policy_t        *policy;
     ngx_agent_policies_t  *set;
 
-    if (ngx_agent_peer_open(l->peer.uid, l->amcf->opens_rate,
-                            l->amcf->opens_burst)
-        != NGX_OK)
-    {
-        ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
-                                  "uid %u opens more than %d tasks a second: "
-                                  "try again in a second, or raise "
-                                  "\"agent_opens\"", (unsigned) l->peer.uid,
-                                  (int) l->amcf->opens_rate);
-        return;
-    }
-
     policy = ngx_agent_launcher_policy(l, request, &set);
     if (policy == NULL) {
         return;

@@ -20,7 +20,7 @@ typedef struct {
     void       (*handler)(ngx_agent_launcher_t *l, json_t *request);
     ngx_uint_t   phases;                    /* bits: where it is understood */
     ngx_uint_t   fds;                       /* takes descriptors */
-    ngx_uint_t   asks;                      /* no task has to do with it */
+    ngx_int_t  (*pay)(uid_t uid, ngx_uint_t rate, ngx_uint_t burst);
 } ngx_agent_op_t;
 
 
@@ -34,14 +34,14 @@ static void ngx_agent_ops_health(ngx_agent_launcher_t *l, json_t *request);
 
 static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
 
-    [MESSAGE_OPEN] = { ngx_agent_open_task, IN(NEW), 0, 0 },
+    [MESSAGE_OPEN] = { ngx_agent_open_task, IN(NEW), 0, ngx_agent_peer_open },
 
-    [MESSAGE_SERVE] = { ngx_agent_open_serve, IN(OPENED), 1, 0 },
+    [MESSAGE_SERVE] = { ngx_agent_open_serve, IN(OPENED), 1, NULL },
 
-    [MESSAGE_RESUME] = { ngx_agent_open_resume, IN(NEW), 1, 0 },
+    [MESSAGE_RESUME] = { ngx_agent_open_resume, IN(NEW), 1, NULL },
 
     [MESSAGE_NEAR_LIMIT] = { ngx_agent_ops_near_limit,
-                             IN(SERVING)|IN(DRAINED), 0, 0 },
+                             IN(SERVING)|IN(DRAINED), 0, NULL },
 
     /*
      * In OPENED: the box could not be made.  In DRAINED: one that crossed the
@@ -49,13 +49,13 @@ static const ngx_agent_op_t  ngx_agent_ops[MESSAGE_OPS] = {
      */
 
     [MESSAGE_CLOSE] = { ngx_agent_ops_close,
-                        IN(OPENED)|IN(SERVING)|IN(DRAINED), 0, 0 },
+                        IN(OPENED)|IN(SERVING)|IN(DRAINED), 0, NULL },
 
-    [MESSAGE_POLICY] = { ngx_agent_ops_policy, IN(NEW), 0, 1 },
+    [MESSAGE_POLICY] = { ngx_agent_ops_policy, IN(NEW), 0, ngx_agent_peer_ask },
 
-    [MESSAGE_ASK] = { ngx_agent_question, IN(NEW), 0, 1 },
+    [MESSAGE_ASK] = { ngx_agent_question, IN(NEW), 0, ngx_agent_peer_ask },
 
-    [MESSAGE_HEALTH] = { ngx_agent_ops_health, IN(NEW), 0, 1 },
+    [MESSAGE_HEALTH] = { ngx_agent_ops_health, IN(NEW), 0, ngx_agent_peer_ask },
 };
 
 
@@ -101,15 +101,16 @@ ngx_agent_ops_line(ngx_agent_launcher_t *l, u_char *line, size_t len,
     } else if (*why) {
         ngx_agent_launcher_refuse(l, PROTOCOL_BAD_DESCRIPTOR, "%s", why);
 
-    } else if (ngx_agent_ops[op].asks
-               && ngx_agent_peer_ask(l->peer.uid, l->amcf->opens_rate,
-                                     l->amcf->opens_burst)
+    } else if (ngx_agent_ops[op].pay
+               && ngx_agent_ops[op].pay(l->peer.uid, l->amcf->opens_rate,
+                                        l->amcf->opens_burst)
                   != NGX_OK)
     {
         ngx_agent_launcher_refuse(l, PROTOCOL_BUSY,
-                                  "uid %u asks more than %d times a second: "
+                                  "uid %u %s more than %d times a second: "
                                   "try again in a second, or raise "
                                   "\"agent_opens\"", (unsigned) l->peer.uid,
+                                  op == MESSAGE_OPEN ? "opens a task" : "asks",
                                   (int) l->amcf->opens_rate);
 
     } else {

@@ -6,8 +6,8 @@
  *     next one is asked at once;
  *   - one that is silent for a second is asked again after the others, and an
  *     answer that comes late is as good;
- *   - an answer that is cut is fetched over TCP, once from each server: it may
- *     take longer than a second, and be told of again meanwhile;
+ *   - an answer that is cut is fetched over TCP, once from each server: that
+ *     may take longer than a second, and more cut answers may come meanwhile;
  *   - when the time is over, the name has failed.
  *
  * IPv4 and IPv6 addresses are two questions; when one has addresses, the other
