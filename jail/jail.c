@@ -10,6 +10,7 @@
  *     |  run_open: broker_open
  *     |  ---- open ----------------------------> |
  *     |  run_cgroup: claims a cgroup, and with it an id for the box
+ *     |  run_plan: plan_begin: what the box has whatever the policy says
  *     |  run_opened: broker_opened
  *     |  <--- limits, paths, doors, wall ------- |
  *     |  run_readable, run_trust, run_limits, run_workspace
@@ -27,7 +28,7 @@
  *     |  <------------- the doors' sockets ----
  *     |  the cgroup's limits; box_admit: ids, resource limits
  *     |  -------------- 'M' on `sync` -------->
- *     |  box_trust: the store for Java, if the host has one
+ *     |  box_trust: the tail of the store for Java, if the host has one
  *     |  -------------- 'J' on `sync` -------->
  *     |  guard_start, if the box needs one
  *     |     |     setup_identity

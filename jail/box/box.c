@@ -452,13 +452,12 @@ box_oom_score(box_t *box, fault_t *fault)
 int
 box_trust(box_t *box, box_spec_t *spec, fault_t *fault)
 {
-    if (spec->trust.java == NULL) {
+    if (spec->trust.java_tail == NULL) {
         return 0;
     }
 
-    trust_java_fill(&spec->trust);
-
-    return box_tell(box, SYNC_JAVA, fault);
+    return trust_java_fill(&spec->trust, fault) == 0
+           ? box_tell(box, SYNC_JAVA, fault) : -1;
 }
 
 

@@ -94,6 +94,7 @@ typedef struct {
     mount_list_t     system;            /* all mounts, and files of the root */
     mount_list_t     unpack;            /* the workspace, below BOX_WORK */
     mount_list_t     given;             /* the task's files, below the root */
+    size_t           planned;           /* rows of the table done so far */
     uint64_t         root_bytes;        /* the size of the root */
 
     /* the network */
@@ -118,8 +119,8 @@ typedef struct {
 
 #define SYNC_MAPPED  'M'                /* the ids are mapped; with what the
                                            child joins its group by */
-#define SYNC_JAVA    'J'                /* trust.java is filled; only where
-                                           there is one */
+#define SYNC_JAVA    'J'                /* trust.java_tail is filled; only
+                                           where there is one */
 #define SYNC_GO      'G'                /* the broker serves: execute */
 
 
@@ -187,7 +188,7 @@ int box_admit(box_t *box, const box_spec_t *spec,
     const uint64_t limits[LIMIT_COUNT], const int *attach, unsigned nattach,
     fault_t *fault);
 
-/* Makes the store for Java, where the box has one, and tells the child. */
+/* Fills the tail of the store for Java, where there is one, and says so. */
 int box_trust(box_t *box, box_spec_t *spec, fault_t *fault);
 
 /* Tells the child that it may execute the program. */

@@ -56,10 +56,11 @@ typedef enum {
 
 
 /*
- * A file holds `size` bytes of `fd` from `offset`, or as many as there are of
- * the host's file `host`, or else of the first of `others` that the box can
- * read, and after them the `len` bytes at `arg`.  A file of
- * the host's that cannot be read is as one that is not there.
+ * A file holds the `head_len` bytes at `head`, then `size` bytes of `fd` from
+ * `offset`, or as many as there are of the host's file `host`, or else of the
+ * first of `others` that the box can read, and after them the `len` bytes at
+ * `arg`.  A file of the host's that cannot be read is as one that is not
+ * there.
  */
 
 typedef struct {
@@ -68,6 +69,8 @@ typedef struct {
     const char      *path;      /* in the box, without the first "/" */
     const char      *arg;
     size_t           len;
+    const char      *head;
+    size_t           head_len;
     const char      *host;
     const char *const  *others; /* tried after it, up to NULL; or NULL */
     int              fd;
@@ -75,7 +78,7 @@ typedef struct {
     unsigned         flags;
     bool             keeps_time;        /* a file gets `mtime` */
     bool             is_awaited;        /* `arg` is not there before SYNC_JAVA
-                                           has come */
+                                           has come; `fd` is the child's */
     uint64_t         size;
     off_t            offset;
     struct timespec  mtime;

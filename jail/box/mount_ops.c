@@ -359,6 +359,12 @@ mount_copy(int dir, const mount_op_t *op)
         return -1;
     }
 
+    if (op->head_len
+        && write(out, op->head, op->head_len) != (ssize_t) op->head_len)
+    {
+        return -1;
+    }
+
     offset = op->offset;
 
     for (left = in == -1 ? 0 : op->size; left > 0; left -= (uint64_t) n) {

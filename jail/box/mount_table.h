@@ -55,25 +55,10 @@ static const mount_row_t  mount_table[] = {
       "::1 localhost ip6-localhost ip6-loopback\n", 0, 0 },
     { M_TEXT, "etc/hostname", "box\n", 0, 0 },
 
-    /*
-     * The door answers at once; the patience is for a broker that restarts.
-     * Without one nobody is asked, and the nameserver is for libraries that
-     * do not look into nsswitch.conf: they are refused at once.
-     */
-
-    { M_ONLINE, "etc/resolv.conf",
-      "nameserver 127.0.0.1\n" "options timeout:2 attempts:3\n", 0, 0 },
-    { M_OFFLINE, "etc/resolv.conf",
-      "nameserver 127.0.0.1\n" "options timeout:1 attempts:1\n", 0, 0 },
-    { M_ONLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files dns\n", 0, 0 },
-    { M_OFFLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files\n", 0, 0 },
-
     /* the host's own would tell where it is */
 
     { M_LINK, "etc/localtime", "/usr/share/zoneinfo/Etc/UTC", 0, 0 },
     { M_TEXT, "etc/timezone", "Etc/UTC\n", 0, 0 },
-
-    { M_GIT, "etc/gitconfig", NULL, 0, 0 },
 
     { M_TEXT, "etc/shells", "/bin/sh\n" "/bin/bash\n", 0, 0 },
     { M_LINK, "etc/mtab", "/proc/self/mounts", 0, 0 },
@@ -110,6 +95,23 @@ static const mount_row_t  mount_table[] = {
     MOUNT_JAVA("27"), MOUNT_JAVA("28"), MOUNT_JAVA("29"), MOUNT_JAVA("30"),
     { M_SYSTEM, "etc/ImageMagick-6", NULL, 0, 0 },
     { M_SYSTEM, "etc/ImageMagick-7", NULL, 0, 0 },
+
+    /* from here on it is the policy that says */
+
+    /*
+     * The door answers at once; the patience is for a broker that restarts.
+     * Without one nobody is asked, and the nameserver is for libraries that
+     * do not look into nsswitch.conf: they are refused at once.
+     */
+
+    { M_ONLINE, "etc/resolv.conf",
+      "nameserver 127.0.0.1\n" "options timeout:2 attempts:3\n", 0, 0 },
+    { M_OFFLINE, "etc/resolv.conf",
+      "nameserver 127.0.0.1\n" "options timeout:1 attempts:1\n", 0, 0 },
+    { M_ONLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files dns\n", 0, 0 },
+    { M_OFFLINE, "etc/nsswitch.conf", MOUNT_NSS "hosts: files\n", 0, 0 },
+
+    { M_GIT, "etc/gitconfig", NULL, 0, 0 },
 
     /* never /etc/ssl itself: it holds `private` */
 

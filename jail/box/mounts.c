@@ -25,6 +25,7 @@
 static int mounts_run(setup_t *s, int dir, const mount_list_t *list,
     const char *where);
 static int mounts_do(setup_t *s, int dir, const mount_op_t *op);
+static int mounts_java(setup_t *s, int dir, const mount_op_t *op);
 static int mounts_proc(setup_t *s, const mount_op_t *op);
 static int mounts_overlay(setup_t *s, const mount_op_t *op);
 static int mounts_sysctl(setup_t *s, const mount_op_t *op);
@@ -193,9 +194,7 @@ mounts_do(setup_t *s, int dir, const mount_op_t *op)
         return symlinkat(op->arg, dir, op->path);
 
     case M_FILE:
-        return op->is_awaited && report_wait(s, SYNC_JAVA) != 0
-               ? report_detail(s, "the launcher did not make the trust store")
-               : mount_copy(dir, op);
+        return op->is_awaited ? mounts_java(s, dir, op) : mount_copy(dir, op);
 
     case M_PARENTS:
         return mount_parents(s, op->path);
@@ -235,6 +234,21 @@ mounts_do(setup_t *s, int dir, const mount_op_t *op)
         errno = EINVAL;
         return -1;
     }
+}
+
+
+static int
+mounts_java(setup_t *s, int dir, const mount_op_t *op)
+{
+    if (report_wait(s, SYNC_JAVA) != 0) {
+        return report_detail(s, "the launcher did not make the trust store");
+    }
+
+    if (mount_copy(dir, op) != 0) {
+        return -1;
+    }
+
+    return op->fd == -1 ? 0 : close(op->fd);
 }
 
 

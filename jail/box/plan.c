@@ -25,6 +25,8 @@
 #define PLAN_SMALL       4096           /* a mount is cheaper than two pages */
 #define PLAN_PATH_MAX    512
 
+#define PLAN_ROWS  (sizeof(mount_table) / sizeof(mount_table[0]))
+
 #define PLAN_PATHS_MAX   (BOX_WRITABLE_MAX + BOX_READABLE_MAX + 2)
 
 
@@ -38,6 +40,8 @@ typedef struct {
 } plan_path_t;
 
 
+static bool plan_is_policy(const mount_row_t *row);
+static int plan_rows(box_spec_t *spec, size_t end, fault_t *fault);
 static int plan_row(box_spec_t *spec, const mount_row_t *row);
 static void plan_text(mount_list_t *list, const char *path, const char *text);
 static int plan_host(mount_list_t *list, const char *path, bool optional);
@@ -51,17 +55,26 @@ static void plan_given(box_spec_t *spec);
 
 
 int
+plan_begin(box_spec_t *spec, fault_t *fault)
+{
+    size_t  n;
+
+    for (n = 0; n < PLAN_ROWS && !plan_is_policy(&mount_table[n]); n++) {
+        /* void */
+    }
+
+    return plan_rows(spec, n, fault);
+}
+
+
+int
 plan_make(box_spec_t *spec, fault_t *fault)
 {
     size_t       i, n;
     plan_path_t  paths[PLAN_PATHS_MAX];
 
-    for (i = 0; i < sizeof(mount_table) / sizeof(mount_table[0]); i++) {
-        if (plan_row(spec, &mount_table[i]) != 0) {
-            return fault_set(fault, STAGE_MOUNT, errno,
-                             "/%s of the box cannot be made",
-                             mount_table[i].path);
-        }
+    if (plan_rows(spec, PLAN_ROWS, fault) != 0) {
+        return -1;
     }
 
     n = plan_policy(spec, paths);
@@ -92,6 +105,30 @@ plan_free(box_spec_t *spec)
     mount_list_free(&spec->system);
     mount_list_free(&spec->unpack);
     mount_list_free(&spec->given);
+}
+
+
+static bool
+plan_is_policy(const mount_row_t *row)
+{
+    return row->kind == M_ONLINE || row->kind == M_OFFLINE
+           || row->kind == M_GIT || row->kind == M_TRUST
+           || row->kind == M_TRUST_NAMES || row->kind == M_SHM;
+}
+
+
+static int
+plan_rows(box_spec_t *spec, size_t end, fault_t *fault)
+{
+    for ( /* void */ ; spec->planned < end; spec->planned++) {
+        if (plan_row(spec, &mount_table[spec->planned]) != 0) {
+            return fault_set(fault, STAGE_MOUNT, errno,
+                             "/%s of the box cannot be made",
+                             mount_table[spec->planned].path);
+        }
+    }
+
+    return 0;
 }
 
 

@@ -100,7 +100,7 @@ plan_trust_names(mount_list_t *list, const trust_t *trust)
         });
     }
 
-    if (trust->java) {
+    if (trust->java_tail) {
         mount_list_add(list, (mount_op_t) {
             .kind = M_COVER, .path = TRUST_CERTS "/java/cacerts",
             .arg = TRUST_JAVA
@@ -129,11 +129,14 @@ plan_trust_own(mount_list_t *list, const trust_t *trust)
     plan_trust_file(list, TRUST_BUNDLE, p, text, strlen(text));
     plan_trust_file(list, TRUST_OWN, NULL, trust->pem, strlen(trust->pem));
 
-    if (trust->java) {
+    if (trust->java_tail) {
         mount_list_add(list, (mount_op_t) {
-            .kind = M_FILE, .path = TRUST_JAVA, .mode = 0444, .fd = -1,
-            .arg = (const char *) trust->java, .len = trust->java_len,
-            .is_awaited = true
+            .kind = M_FILE, .path = TRUST_JAVA, .mode = 0444,
+            .head = (const char *) trust->java.head, .head_len = JKS_HEAD,
+            .fd = trust->java.base, .offset = JKS_HEAD,
+            .size = trust->java.entries,
+            .arg = (const char *) trust->java_tail,
+            .len = trust->java.tail_len, .is_awaited = true
         });
     }
 }
@@ -170,7 +173,7 @@ plan_trust_layer(mount_list_t *list, const trust_t *trust)
         }
     }
 
-    if (trust->java) {
+    if (trust->java_tail) {
         mount_list_add(list, (mount_op_t) {
             .kind = M_DIR, .path = TRUST_LAYER "/java", .mode = 0755
         });

@@ -242,6 +242,10 @@ setup_descriptors(setup_t *s)
         keep[n++] = spec->workspace->content;
     }
 
+    if (spec->trust.java_tail && spec->trust.java.base != -1) {
+        keep[n++] = spec->trust.java.base;
+    }
+
     if (descriptors_close_but(keep, n) != 0) {
         return report_detail(s, "descriptors cannot be closed");
     }

@@ -147,7 +147,7 @@ env_build(uint64_t cpu, uint64_t memory, const trust_t *trust,
     (void) snprintf(text, sizeof(text), ENV_JAVA,
                     (unsigned long long) (memory >> 21), cores,
                     trust ? ENV_JAVA_PROXY : "",
-                    trust && trust->java ? ENV_JAVA_TRUST : "");
+                    trust && trust->java_tail ? ENV_JAVA_TRUST : "");
     env[n++] = strdup(text);
 
     for (p = env_threads; *p; p++) {

@@ -10,9 +10,11 @@
  * unchanged: an entry does not depend on the others.
  */
 
-#include <stdbool.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define OPENSSL_SUPPRESS_DEPRECATED     /* EVP, and SHA1(), cost 1 ms */
 #include <openssl/sha.h>
@@ -24,12 +26,13 @@
 #define JKS_MAGIC      0xfeedfeedu
 #define JKS_VERSION    2
 #define JKS_TRUSTED    2
-#define JKS_HEAD       12
 #define JKS_ENTRY_MAX  (64 + CERTIFICATE_DER_MAX)
 #define JKS_CERTS_MAX  8
+#define JKS_BASE_MAX   (2 << 20)        /* bytes of the other store */
+#define JKS_BLOCK      16384
 
 
-static bool jks_is_store(const uint8_t *base, size_t len);
+static void jks_base(jks_t *jks, int base);
 static uint8_t *jks_entry(uint8_t *p, unsigned n, const uint8_t *der,
     size_t len);
 static uint8_t *jks_number(uint8_t *p, uint64_t value, unsigned bytes);
@@ -37,64 +40,69 @@ static uint8_t *jks_utf(uint8_t *p, const char *text);
 static uint32_t jks_u4(const uint8_t *p);
 
 
-size_t
-jks_size(const char *pem, const uint8_t *base, size_t base_len)
+int
+jks_plan(jks_t *jks, const char *pem, int base)
 {
     long      n;
-    size_t    len;
     uint8_t   der[CERTIFICATE_DER_MAX], entry[JKS_ENTRY_MAX];
     unsigned  own;
 
-    len = JKS_HEAD + SHA_DIGEST_LENGTH;
+    *jks = (jks_t) { .base = -1, .tail_len = SHA_DIGEST_LENGTH };
 
-    if (jks_is_store(base, base_len)) {
-        len = base_len;
-    }
+    for (own = 0; own < JKS_CERTS_MAX; own++) {
+        n = certificate_next(&pem, der);
 
-    for (own = 0; (n = certificate_next(&pem, der)) > 0; own++) {
-
-        if (own == JKS_CERTS_MAX) {
+        if (n <= 0) {
             break;
         }
 
-        len += (size_t) (jks_entry(entry, own, der, (size_t) n) - entry);
+        jks->tail_len += (size_t) (jks_entry(entry, own, der, (size_t) n)
+                                   - entry);
     }
 
-    return own == 0 || n < 0 ? 0 : len;
+    if (own == 0 || n < 0) {
+        return -1;
+    }
+
+    jks_base(jks, base);
+
+    (void) jks_number(jks->head, JKS_MAGIC, 4);
+    (void) jks_number(jks->head + 4, JKS_VERSION, 4);
+    (void) jks_number(jks->head + 8, jks->count + own, 4);
+
+    return 0;
 }
 
 
-void
-jks_build(uint8_t *store, const char *pem, const uint8_t *base,
-    size_t base_len)
+static void
+jks_base(jks_t *jks, int base)
+{
+    struct stat  st;
+
+    if (base != -1 && fstat(base, &st) == 0 && S_ISREG(st.st_mode)
+        && st.st_size >= JKS_HEAD + SHA_DIGEST_LENGTH
+        && st.st_size <= JKS_BASE_MAX
+        && pread(base, jks->head, JKS_HEAD, 0) == JKS_HEAD
+        && jks_u4(jks->head) == JKS_MAGIC
+        && jks_u4(jks->head + 4) == JKS_VERSION)
+    {
+        jks->base = base;
+        jks->count = jks_u4(jks->head + 8);
+        jks->entries = (uint64_t) st.st_size - JKS_HEAD - SHA_DIGEST_LENGTH;
+    }
+}
+
+
+int
+jks_tail(const jks_t *jks, const char *pem, uint8_t *tail)
 {
     long         n;
     SHA_CTX      sha;
-    uint8_t     *p, der[CERTIFICATE_DER_MAX];
-    unsigned     count, own;
+    uint8_t      der[CERTIFICATE_DER_MAX], block[JKS_BLOCK], *p;
+    ssize_t      size;
+    uint64_t     done;
+    unsigned     own;
     const char  *password;
-
-    count = 0;
-    p = store + JKS_HEAD;
-
-    if (jks_is_store(base, base_len)) {
-        count = jks_u4(base + 8);
-        (void) memcpy(store, base, base_len);
-        p = store + base_len - SHA_DIGEST_LENGTH;
-    }
-
-    for (own = 0; (n = certificate_next(&pem, der)) > 0; own++) {
-
-        if (own == JKS_CERTS_MAX) {
-            break;
-        }
-
-        p = jks_entry(p, own, der, (size_t) n);
-    }
-
-    (void) jks_number(store, JKS_MAGIC, 4);
-    (void) jks_number(store + 4, JKS_VERSION, 4);
-    (void) jks_number(store + 8, count + own, 4);
 
     (void) SHA1_Init(&sha);
 
@@ -103,16 +111,37 @@ jks_build(uint8_t *store, const char *pem, const uint8_t *base,
     }
 
     (void) SHA1_Update(&sha, "Mighty Aphrodite", 16);
-    (void) SHA1_Update(&sha, store, (size_t) (p - store));
+    (void) SHA1_Update(&sha, jks->head, JKS_HEAD);
+
+    for (done = 0; done < jks->entries; done += (uint64_t) size) {
+        size = pread(jks->base, block, jks->entries - done < sizeof(block)
+                                       ? jks->entries - done : sizeof(block),
+                     JKS_HEAD + (off_t) done);
+
+        if (size <= 0) {
+            errno = size == 0 ? EIO : errno;
+            return -1;
+        }
+
+        (void) SHA1_Update(&sha, block, (size_t) size);
+    }
+
+    p = tail;
+
+    for (own = 0; own < JKS_CERTS_MAX; own++) {
+        n = certificate_next(&pem, der);
+
+        if (n <= 0) {
+            break;
+        }
+
+        p = jks_entry(p, own, der, (size_t) n);
+    }
+
+    (void) SHA1_Update(&sha, tail, (size_t) (p - tail));
     (void) SHA1_Final(p, &sha);
-}
 
-
-static bool
-jks_is_store(const uint8_t *base, size_t len)
-{
-    return base && len >= JKS_HEAD + SHA_DIGEST_LENGTH
-           && jks_u4(base) == JKS_MAGIC && jks_u4(base + 4) == JKS_VERSION;
+    return 0;
 }
 
 

@@ -13,16 +13,32 @@
 #define JKS_PASSWORD  "changeit"        /* Java's own for its roots */
 
 
-/*
- * The size in bytes of the store that jks_build() makes of the same arguments;
- * 0 when the text holds no certificates.
- */
-size_t jks_size(const char *pem, const uint8_t *base, size_t base_len);
+#define JKS_HEAD      12                /* bytes before the entries */
+
 
 /*
- * Writes a store of jks_size() bytes: the certificates of a PEM text, and in
- * front of them the entries of another store.  base may be NULL, and is left
- * out when it is not JKS.
+ * A store that adds to another one: a head of its own, the other's entries as
+ * they are in its file, a tail.
  */
-void jks_build(uint8_t *store, const char *pem, const uint8_t *base,
-    size_t base_len);
+
+typedef struct {
+    uint8_t   head[JKS_HEAD];
+    int       base;                     /* the other's file; not owned */
+    uint64_t  entries;                  /* their bytes, from JKS_HEAD on */
+    uint32_t  count;
+    size_t    tail_len;
+} jks_t;
+
+
+/*
+ * Measures the store of the certificates of a PEM text behind those of base.
+ * base may be -1; where it is not a regular file with a JKS store it is left
+ * out, and jks->base is -1.  -1 if the text holds no certificates.
+ */
+int jks_plan(jks_t *jks, const char *pem, int base);
+
+/*
+ * Reads the other's entries and writes the tail of jks->tail_len bytes: the
+ * certificates, and the digest of all.  -1 with errno if they cannot be read.
+ */
+int jks_tail(const jks_t *jks, const char *pem, uint8_t *tail);

@@ -1,7 +1,7 @@
 /*
  * Checked before the box exists, so that the launcher reports a fault.  The
- * store for Java is made only if there is a Java, and while the child builds
- * the rest of the box.
+ * store for Java is made only if there is a Java: what costs time of it while
+ * the child builds the rest of the box.
  */
 
 #include <errno.h>
@@ -9,15 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "env/certificate.h"
-#include "env/jks.h"
 #include "env/trust.h"
-
-
-#define TRUST_STORE_MAX  (2 << 20)      /* bytes of the system's store */
 
 
 static const char *const  trust_java_places[] = {
@@ -34,7 +30,6 @@ static const char *const  trust_java_stores[] = {
 
 static int trust_has_java(const char *const *readable, unsigned nreadable);
 static int trust_java(trust_t *trust, fault_t *fault);
-static const uint8_t *trust_map(const char *path, size_t *len);
 
 
 int
@@ -62,27 +57,27 @@ trust_prepare(trust_t *trust, const char *const *readable,
 }
 
 
-void
-trust_java_fill(trust_t *trust)
+int
+trust_java_fill(trust_t *trust, fault_t *fault)
 {
-    if (trust->java) {
-        jks_build(trust->java, trust->pem, trust->java_base,
-                  trust->java_base_len);
+    if (trust->java_tail
+        && jks_tail(&trust->java, trust->pem, trust->java_tail) != 0)
+    {
+        return fault_set(fault, STAGE_BROKER, errno,
+                         "the system's trust store for Java cannot be read");
     }
+
+    return 0;
 }
 
 
 void
 trust_free(trust_t *trust)
 {
-    if (trust->java) {
-        (void) munmap(trust->java, trust->java_len);
-        trust->java = NULL;
-    }
-
-    if (trust->java_base) {
-        (void) munmap((void *) trust->java_base, trust->java_base_len);
-        trust->java_base = NULL;
+    if (trust->java_tail) {
+        (void) munmap(trust->java_tail, trust->java.tail_len);
+        trust->java_tail = NULL;
+        descriptors_close(&trust->java.base, 1);
     }
 }
 
@@ -115,60 +110,36 @@ trust_has_java(const char *const *readable, unsigned nreadable)
 static int
 trust_java(trust_t *trust, fault_t *fault)
 {
-    void               *store;
+    int                 base;
+    void               *tail;
     const char *const  *p;
 
-    for (p = trust_java_stores; *p && trust->java_base == NULL; p++) {
-        trust->java_base = trust_map(*p, &trust->java_base_len);
+    base = -1;
+
+    for (p = trust_java_stores; *p && base == -1; p++) {
+        base = open(*p, O_RDONLY|O_NONBLOCK|O_CLOEXEC);
     }
 
-    trust->java_len = jks_size(trust->pem, trust->java_base,
-                               trust->java_base_len);
-
-    if (trust->java_len == 0) {
+    if (jks_plan(&trust->java, trust->pem, base) != 0) {
+        descriptors_close(&base, 1);
         return fault_set(fault, STAGE_BROKER, 0,
                          "cannot make a trust store for Java from "
                          "\"ca\" in the broker's answer");
     }
 
-    store = mmap(NULL, trust->java_len, PROT_READ|PROT_WRITE,
-                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+    if (trust->java.base == -1) {
+        descriptors_close(&base, 1);
+    }
 
-    if (store == MAP_FAILED) {
+    tail = mmap(NULL, trust->java.tail_len, PROT_READ|PROT_WRITE,
+                MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    if (tail == MAP_FAILED) {
+        descriptors_close(&trust->java.base, 1);
         return fault_set(fault, STAGE_BROKER, errno, "no memory");
     }
 
-    trust->java = store;
+    trust->java_tail = tail;
 
     return 0;
-}
-
-
-/* NULL if there is none: then the store holds only the broker's. */
-
-static const uint8_t *
-trust_map(const char *path, size_t *len)
-{
-    int           fd;
-    void         *p;
-    struct stat   st;
-
-    fd = open(path, O_RDONLY|O_NONBLOCK|O_CLOEXEC);
-
-    if (fd == -1) {
-        return NULL;
-    }
-
-    p = MAP_FAILED;
-
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0
-        && st.st_size <= TRUST_STORE_MAX)
-    {
-        *len = (size_t) st.st_size;
-        p = mmap(NULL, *len, PROT_READ, MAP_PRIVATE, fd, 0);
-    }
-
-    (void) close(fd);
-
-    return p == MAP_FAILED ? NULL : p;
 }

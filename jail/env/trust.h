@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/fault.h"
+#include "env/jks.h"
 #include "shared/protocol.h"
 
 
@@ -30,12 +31,11 @@
 typedef struct {
     const char  *pem;                   /* the broker's; NULL: it has none */
     char         hash[PROTOCOL_CA_HASH_LEN + 1];    /* or "" */
-    uint8_t     *java;                  /* a store in JKS, or NULL: shared
-                                           with the child, filled after the
-                                           clone by trust_java_fill() */
-    size_t       java_len;
-    const uint8_t  *java_base;          /* the system's store, or NULL */
-    size_t       java_base_len;
+    jks_t        java;                  /* behind the system's store; `base`
+                                           is owned */
+    uint8_t     *java_tail;             /* or NULL: no Java; shared with the
+                                           child, filled after the clone by
+                                           trust_java_fill() */
 } trust_t;
 
 
@@ -47,7 +47,10 @@ typedef struct {
 int trust_prepare(trust_t *trust, const char *const *readable,
     unsigned nreadable, fault_t *fault);
 
-/* Writes the store, where there is room for one: a third of a millisecond. */
-void trust_java_fill(trust_t *trust);
+/*
+ * Fills the store's tail, where there is one: a fifth of a millisecond, most of
+ * it for the digest.  -1 with the fault set.
+ */
+int trust_java_fill(trust_t *trust, fault_t *fault);
 
 void trust_free(trust_t *trust);

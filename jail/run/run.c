@@ -40,6 +40,7 @@ static run_step_t *const  run_steps[] = {
 
     /* run_box.c: what needs no policy, until the broker answers */
     run_cgroup,
+    run_plan,
 
     /* run_policy.c: what the task may have */
     run_opened,

@@ -13,6 +13,7 @@
 
 #include "base/descriptors.h"
 #include "box/landlock.h"
+#include "box/plan.h"
 #include "env/env.h"
 #include "run/run_task.h"
 
@@ -40,6 +41,13 @@ run_cgroup(run_t *r)
     r->spec.into = r->cgroup.into;
 
     return box_identity(&r->spec, r->cgroup.slot, &r->result.fault);
+}
+
+
+int
+run_plan(run_t *r)
+{
+    return plan_begin(&r->spec, &r->result.fault);
 }
 
 

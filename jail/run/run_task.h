@@ -50,7 +50,7 @@ run_step_t  run_nested, run_files, run_variables, run_out, run_lock,
 run_step_t  run_open, run_opened, run_readable, run_trust, run_limits;
 
 /* run_box.c */
-run_step_t  run_cgroup, run_program, run_signals, run_box;
+run_step_t  run_cgroup, run_plan, run_program, run_signals, run_box;
 
 /*
  * run_collect.c: after the end of the box, whatever that was, takes the task's

@@ -5,6 +5,10 @@
 
 #include "unit.h"
 
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -148,7 +152,7 @@ test_no_certificates(void **state)
     trust = (trust_t) { .pem = NULL };
     fault = (fault_t) { 0 };
     assert_int_equal(trust_prepare(&trust, NULL, 0, &fault), 0);
-    assert_null(trust.java);
+    assert_null(trust.java_tail);
 }
 
 
@@ -160,23 +164,64 @@ u4(const uint8_t *p)
 }
 
 
-/* malloc'd */
+/* The whole store, as the child puts it together; malloc'd. */
 
 static uint8_t *
 built(const char *text, const uint8_t *base, size_t base_len, size_t *len)
 {
-    uint8_t  *store;
+    int       fd;
+    jks_t     jks;
+    uint8_t  *store, *tail;
 
-    *len = jks_size(text, base, base_len);
-    assert_int_not_equal(*len, 0);
+    fd = -1;
+
+    if (base) {
+        fd = memfd_create("store", MFD_CLOEXEC);
+        assert_int_equal(write(fd, base, base_len), base_len);
+    }
+
+    assert_int_equal(jks_plan(&jks, text, fd), 0);
 
     /* of exactly that size, so that a sanitizer sees a byte too much */
 
+    tail = malloc(jks.tail_len);
+    assert_non_null(tail);
+    assert_int_equal(jks_tail(&jks, text, tail), 0);
+
+    *len = JKS_HEAD + jks.entries + jks.tail_len;
     store = malloc(*len);
     assert_non_null(store);
-    jks_build(store, text, base, base_len);
+
+    (void) memcpy(store, jks.head, JKS_HEAD);
+    assert_int_equal(pread(jks.base, store + JKS_HEAD, jks.entries, JKS_HEAD),
+                     jks.base == -1 ? -1 : (ssize_t) jks.entries);
+    (void) memcpy(store + JKS_HEAD + jks.entries, tail, jks.tail_len);
+    free(tail);
+
+    if (fd != -1) {
+        (void) close(fd);
+    }
 
     return store;
+}
+
+
+static void
+test_cut(const char *text, const uint8_t *base, size_t len)
+{
+    int      fd;
+    jks_t    jks;
+    uint8_t  tail[4096];
+
+    fd = memfd_create("store", MFD_CLOEXEC);
+    assert_int_equal(write(fd, base, len), len);
+    assert_int_equal(jks_plan(&jks, text, fd), 0);
+    assert_int_equal(jks.base, fd);
+    assert_true(jks.tail_len <= sizeof(tail));
+    assert_int_equal(ftruncate(fd, (off_t) len / 2), 0);
+    assert_int_equal(jks_tail(&jks, text, tail), -1);
+    assert_int_equal(errno, EIO);
+    (void) close(fd);
 }
 
 
@@ -220,6 +265,10 @@ test_store(void **state)
     assert_int_equal(u4(both + 8), 2);
     assert_memory_equal(both + 12, store + 12, len - 12 - SHA_DIGEST_LENGTH);
     free(both);
+
+    /* one that is cut short while it is read is told */
+
+    test_cut(text, store, len);
 
     store[0] = 0;
     both = built(text, store, len, &both_len);
