@@ -207,11 +207,6 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
                         ngx_agent_conf_field, 0)
 
 
-static ngx_conf_num_bounds_t  ngx_agent_tasks_bounds = {
-    ngx_conf_check_num_bounds, 1, 65535
-};
-
-
 static ngx_command_t  ngx_agent_commands[] = {
 
     NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -219,27 +214,15 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_PATH("agent_audit", audit_file),
     NGX_AGENT_PATH("agent_state", state_dir),
 
-    { ngx_string("agent_zone"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_size_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_agent_main_conf_t, zone_size),
-      NULL },
-
-    { ngx_string("agent_tasks"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_agent_main_conf_t, tasks),
-      &ngx_agent_tasks_bounds },
-
-    { ngx_string("agent_control_connections"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_agent_main_conf_t, control_connections),
-      &ngx_agent_tasks_bounds },
-
+    NGX_AGENT_DIRECTIVE("agent_zone", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                        ngx_agent_main_conf_zone, 0),
+    NGX_AGENT_DIRECTIVE("agent_tasks", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                        ngx_agent_main_conf_count,
+                        offsetof(ngx_agent_main_conf_t, tasks)),
+    NGX_AGENT_DIRECTIVE("agent_control_connections",
+                        NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                        ngx_agent_main_conf_count,
+                        offsetof(ngx_agent_main_conf_t, control_connections)),
     NGX_AGENT_DIRECTIVE("agent_opens", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
                         ngx_agent_main_conf_opens, 0),
 

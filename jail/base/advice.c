@@ -108,7 +108,7 @@ static const advice_row_t  advice_rows[] = {
 
     CAUSE(BROKER_CLOSED,
           "read the broker's error log: if it says \"worker_connections are "
-          "not enough\", raise worker_connections or start fewer tasks at "
+          "not enough\", raise \"worker_connections\" or start fewer tasks at "
           "once"),
     CAUSE(BROKER_GONE,
           "start the broker again, then run the task again; the broker's "

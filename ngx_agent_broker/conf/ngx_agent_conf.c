@@ -23,8 +23,6 @@ static ngx_int_t ngx_agent_conf_place(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, const void *what);
 static char *ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, bound_id_t id, policy_t *policy);
-static char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_str_t *value, const char *why);
 static char *ngx_agent_conf_refused(ngx_conf_t *cf, ngx_command_t *cmd,
     const char *err);
 
@@ -462,7 +460,7 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
-static char *
+char *
 ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
     const char *why)
 {

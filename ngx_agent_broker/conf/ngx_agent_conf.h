@@ -37,8 +37,12 @@ typedef struct {
 void *ngx_agent_main_conf_create(ngx_conf_t *cf);
 char *ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf);
 
-/* agent_vault; agent_audit and agent_state; agent_ca */
+/* agent_vault; agent_audit and agent_state; agent_ca; and what is a number */
 char *ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_main_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf);
+char *ngx_agent_main_conf_count(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_main_conf_opens(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
@@ -75,6 +79,10 @@ char *ngx_agent_conf_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 /* What a row's post points to; as a handler, but for the configuration. */
 typedef char *(*ngx_agent_conf_pt)(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
+
+/* Says that the value is invalid, and why; returns NGX_CONF_ERROR. */
+char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_str_t *value, const char *why);
 
 char *ngx_agent_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);

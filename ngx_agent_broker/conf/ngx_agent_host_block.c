@@ -37,6 +37,8 @@ static char *ngx_agent_host_block_begin(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf, const char *name);
 static char *ngx_agent_host_block_end(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
+static ngx_int_t ngx_agent_host_block_effect(ngx_conf_t *cf,
+    const policy_rule_t *rule);
 static char *ngx_agent_host_block_plain(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 static void ngx_agent_host_block_peek(ngx_conf_t *cf);
@@ -111,6 +113,10 @@ ngx_agent_host_block_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_CONF_ERROR;
     }
 
+    if (ngx_agent_host_block_effect(cf, amcf->rule) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (amcf->rule_trace) {
         place = amcf->places.elts;
         place += amcf->rule_trace - 1;
@@ -125,6 +131,62 @@ ngx_agent_host_block_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     amcf->rule = NULL;
 
     return NGX_CONF_OK;
+}
+
+
+/*
+ * What the block says has an effect, or is refused: an operator who wrote it
+ * believes that it holds.  Only here is it known what the block says, before
+ * the policy's values are filled in.
+ */
+
+static ngx_int_t
+ngx_agent_host_block_effect(ngx_conf_t *cf, const policy_rule_t *rule)
+{
+    ngx_uint_t  i;
+
+    static const char  tunnel[] = "beside \"tunnel on\", which passes TLS on "
+                                  "unread";
+    static const char  plain[] = "beside \"plaintext on\", which uses no TLS";
+    static const char  remove[] = "remove it, or that";
+
+    const struct {
+        const char  *name;
+        const char  *where;
+        const char  *advice;
+        ngx_uint_t   is_vain;
+    } rows[] = {
+        { "methods", tunnel, remove, rule->tunnel && rule->methods_count },
+        { "websocket", tunnel, remove, rule->tunnel && rule->websocket },
+        { "request_body", tunnel, remove,
+          rule->tunnel && rule->request_body },
+        { "reuse_after_body", tunnel, remove,
+          rule->tunnel && rule->reuse_after_body },
+        { "trusted_certificate", tunnel, remove,
+          rule->tunnel && rule->trusted_pem },
+        { "crl", tunnel, remove, rule->tunnel && rule->crl_pem },
+        { "trusted_certificate", plain, remove,
+          rule->plaintext && rule->trusted_pem },
+        { "crl", plain, remove, rule->plaintext && rule->crl_pem },
+        { "idle", "without \"tunnel on\" or \"websocket on\"",
+          "remove it, or add one of them",
+          rule->idle && !rule->tunnel && !rule->websocket },
+        { "websocket", "without the method GET", "add GET to \"methods\"",
+          rule->websocket && !policy_rule_allows_method(rule, "GET", 3) },
+    };
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+
+        if (rows[i].is_vain) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "host \"%s\" has \"%s\", which has no effect "
+                               "%s: %s", rule->name, rows[i].name,
+                               rows[i].where, rows[i].advice);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -7,6 +7,9 @@
 #include "conf/ngx_agent_conf.h"
 
 
+#define NGX_AGENT_ZONE_MAX  ((ssize_t) 1 << 36)
+
+
 static void ngx_agent_main_conf_free(void *data);
 
 
@@ -33,9 +36,9 @@ ngx_agent_main_conf_create(ngx_conf_t *cf)
     cln->handler = ngx_agent_main_conf_free;
     cln->data = amcf;
 
-    amcf->zone_size = NGX_CONF_UNSET_SIZE;
-    amcf->tasks = NGX_CONF_UNSET;
-    amcf->control_connections = NGX_CONF_UNSET;
+    amcf->zone_size = 8 * 1024 * 1024;
+    amcf->tasks = 1024;
+    amcf->control_connections = 64;
     amcf->opens_rate = 50;
     amcf->opens_burst = 100;
     amcf->audit_fd = NGX_INVALID_FILE;
@@ -53,10 +56,6 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
 
     static ngx_str_t  state = ngx_string("agent_state");
 
-    ngx_conf_init_size_value(amcf->zone_size, 8 * 1024 * 1024);
-    ngx_conf_init_value(amcf->tasks, 1024);
-    ngx_conf_init_value(amcf->control_connections, 64);
-
     if (amcf->state_dir.len == 0) {
         ngx_str_set(&amcf->state_dir, "agent-state");
 
@@ -73,49 +72,80 @@ ngx_agent_main_conf_init(ngx_conf_t *cf, void *conf)
 }
 
 
+/* agent_zone SIZE; how much it must be is known when all is read */
+
+char *
+ngx_agent_main_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    ssize_t     size;
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    size = ngx_parse_size(&value[1]);
+
+    if (size < 4096 || size > NGX_AGENT_ZONE_MAX) {
+        return ngx_agent_conf_invalid(cf, cmd, &value[1],
+                                      "it must be a size such as 8m, from 4k "
+                                      "to 65536m");
+    }
+
+    amcf->zone_size = size;
+
+    return NGX_CONF_OK;
+}
+
+
+/* agent_tasks N; agent_control_connections N */
+
+char *
+ngx_agent_main_conf_count(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    ngx_int_t   n;
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    n = ngx_atoi(value[1].data, value[1].len);
+
+    if (n < 1 || n > 65535) {
+        return ngx_agent_conf_invalid(cf, cmd, &value[1],
+                                      "it must be a number from 1 to 65535");
+    }
+
+    *(ngx_int_t *) ((char *) amcf + cmd->offset) = n;
+
+    return NGX_CONF_OK;
+}
+
+
 /* agent_opens Nr/s [burst=N] */
 
 char *
 ngx_agent_main_conf_opens(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    ngx_int_t   rate, burst;
-    ngx_str_t  *value;
+    ngx_str_t   wrong, *value;
 
     value = cf->args->elts;
 
-    rate = NGX_ERROR;
-
-    if (value[1].len > 3
-        && ngx_strncmp(value[1].data + value[1].len - 3, "r/s", 3) == 0)
+    if (bound_parse_rate((char *) value[1].data,
+                         cf->args->nelts == 3 ? (char *) value[2].data : NULL,
+                         &amcf->opens_rate, &amcf->opens_burst,
+                         (const char **) &wrong.data)
+        == 0)
     {
-        rate = ngx_atoi(value[1].data, value[1].len - 3);
+        return NGX_CONF_OK;
     }
 
-    burst = 2 * rate;
+    wrong.len = ngx_strlen(wrong.data);
 
-    if (cf->args->nelts == 3) {
-        burst = NGX_ERROR;
-
-        if (value[2].len > 6
-            && ngx_strncmp(value[2].data, "burst=", 6) == 0)
-        {
-            burst = ngx_atoi(value[2].data + 6, value[2].len - 6);
-        }
-    }
-
-    if (rate < 1 || rate > 100000 || burst < 1 || burst > 1000000) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in \"agent_opens\" directive: it "
-                           "must be \"Nr/s\" or \"Nr/s burst=N\", from 1r/s "
-                           "to 100000r/s, and a burst from 1 to 1000000");
-        return NGX_CONF_ERROR;
-    }
-
-    amcf->opens_rate = rate;
-    amcf->opens_burst = burst;
-
-    return NGX_CONF_OK;
+    return ngx_agent_conf_invalid(cf, cmd, &wrong,
+                                  "it must be \"Nr/s\" or "
+                                  "\"Nr/s burst=N\", from 1r/s to 100000r/s, "
+                                  "and a burst from 1 to 1000000");
 }
 
 

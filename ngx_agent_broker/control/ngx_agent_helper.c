@@ -405,8 +405,8 @@ ngx_agent_helper_orders(ngx_agent_helper_t *helper)
             ngx_agent_helper_answer(conn->fd, PROTOCOL_BUSY,
                                     "a worker of the broker has no connection "
                                     "or descriptor left: raise "
-                                    "worker_connections and "
-                                    "worker_rlimit_nofile");
+                                    "\"worker_connections\" and "
+                                    "\"worker_rlimit_nofile\"");
             ngx_agent_helper_close(helper, conn);
             return;
         }

@@ -161,6 +161,7 @@ policy_check_localhost(const policy_rule_t *rule)
 static const char *
 policy_check_address(const policy_rule_t *rule)
 {
+    size_t       i;
     address_t    a;
     const char  *kind;
 
@@ -172,7 +173,16 @@ policy_check_address(const policy_rule_t *rule)
                           rule->port != 0, &kind))
     {
     case ADDRESS_ALLOWED:
-        return NULL;
+
+        for (i = 0; i < rule->ranges_count; i++) {
+            if (address_range_holds(&rule->ranges[i], &a)) {
+                return NULL;
+            }
+        }
+
+        return rule->ranges_count == 0 ? NULL
+               : "is an address that no range of its \"private\" holds: "
+                 "remove \"private\"";
 
     case ADDRESS_FORBIDDEN:
         return "is an address that no rule opens";

@@ -45,8 +45,8 @@ typedef struct {
     char                     *ca_pem;       /* what boxes trust */
     char                      ca_hash[PROTOCOL_CA_HASH_LEN + 1];
 
-    ngx_uint_t                opens_rate;   /* of a user, a second */
-    ngx_uint_t                opens_burst;
+    uint64_t                  opens_rate;   /* of a user, a second */
+    uint64_t                  opens_burst;
     ngx_int_t                 control_connections;  /* of a user */
 
     size_t                    zone_size;
