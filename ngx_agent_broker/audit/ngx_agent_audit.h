@@ -154,7 +154,7 @@ struct ngx_agent_ctx_s {
     ngx_uint_t             interim;         /* answers before it */
     size_t                 interim_bytes;
 
-    const char            *failure;         /* after the decision */
+    ngx_agent_reason_e     failure;         /* after the decision */
     ngx_str_t              page;            /* in the place of nginx's */
     uint64_t               vault;           /* revision of what was attached */
 };

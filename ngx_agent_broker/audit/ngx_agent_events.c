@@ -14,7 +14,7 @@ static void ngx_agent_events_addresses(audit_line_t *line,
     ngx_agent_ctx_t *ctx);
 static void ngx_agent_events_request_line(ngx_http_request_t *r,
     ngx_str_t *text);
-static const char *ngx_agent_events_failure(ngx_http_request_t *r);
+static ngx_agent_reason_e ngx_agent_events_failure(ngx_http_request_t *r);
 static void ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
@@ -175,7 +175,8 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
     ngx_log_debug5(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "agent: request %*s ends, %uL bytes up, %uL down, \"%s\"",
                    sizeof(ctx->request), ctx->request, up, down,
-                   ctx->failure ? ctx->failure : "done");
+                   ctx->failure ? ngx_agent_reason(ctx->failure)->word
+                                : "done");
 
     ngx_agent_audit_begin(&line, "egress_end", ctx->task->id,
                           ctx->task->policy, ctx->policy_hash, ctx->uid);
@@ -190,7 +191,8 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
                     ctx->address.len, 64);
 
     if (ctx->failure) {
-        audit_line_word(&line, "failure", ctx->failure);
+        audit_line_word(&line, "failure",
+                        ngx_agent_reason(ctx->failure)->word);
 
         if (ctx->why) {
             audit_line_word(&line, "detail", ctx->why);
@@ -224,8 +226,8 @@ ngx_agent_events_unanswered(ngx_agent_ctx_t *ctx)
 
     waiting = ngx_agent_unfinished(ctx, 0);
 
-    if (ctx->failure == NULL) {
-        ctx->failure = ngx_agent_reason(NGX_AGENT_REASON_ABORTED)->word;
+    if (ctx->failure == NGX_AGENT_REASON_NONE) {
+        ctx->failure = NGX_AGENT_REASON_ABORTED;
     }
 
     if (ctx->why == NULL) {
@@ -248,7 +250,10 @@ ngx_agent_events_log(ngx_http_request_t *r)
     ngx_agent_ctx_t            *ctx;
     ngx_agent_task_t           *task;
     ngx_agent_door_e            kind;
+    ngx_agent_reason_e          reason;
     ngx_agent_slot_view_t       view;
+
+    static const target_t  nothing;         /* it was not understood */
 
     task = ngx_agent_task_of(r->connection);
 
@@ -264,7 +269,7 @@ ngx_agent_events_log(ngx_http_request_t *r)
 
     if (ctx && ctx->state >= NGX_AGENT_RECORDING) {
 
-        if (ctx->failure == NULL) {
+        if (ctx->failure == NGX_AGENT_REASON_NONE) {
             ctx->failure = ngx_agent_events_failure(r);
         }
 
@@ -302,8 +307,8 @@ ngx_agent_events_log(ngx_http_request_t *r)
     kind = ngx_agent_task_connection(r->connection)->door->kind;
 
     audit_line_word(&line, "door", ngx_agent_task_door_name(kind));
-    audit_line_word(&line, "reason",
-                    ngx_agent_reason(ngx_agent_events_reason(r))->word);
+    reason = ngx_agent_events_reason(r);
+    audit_line_word(&line, "reason", ngx_agent_reason(reason)->word);
     audit_line_number(&line, "status", (int64_t) r->headers_out.status);
 
     ngx_agent_events_request_line(r, &text);
@@ -316,6 +321,9 @@ ngx_agent_events_log(ngx_http_request_t *r)
     ngx_agent_events_raw(&line, &text, &host);
 
     (void) ngx_agent_audit_write(&line, task->id);
+
+    ngx_agent_usage_refuse(task->id, &nothing, reason, 0,
+                           ngx_agent_reason(reason)->hint);
 
     return NGX_OK;
 }
@@ -368,7 +376,7 @@ ngx_agent_events_reason(ngx_http_request_t *r)
 
 /* What nobody has told: why an answer that had begun has no end. */
 
-static const char *
+static ngx_agent_reason_e
 ngx_agent_events_failure(ngx_http_request_t *r)
 {
     ngx_connection_t     *c;
@@ -385,16 +393,16 @@ ngx_agent_events_failure(ngx_http_request_t *r)
     /* core's mark on what outlasts worker_shutdown_timeout */
 
     if (ngx_exiting && c->close && c->error) {
-        return "shutdown";
+        return NGX_AGENT_REASON_SHUTDOWN;
     }
 
     u = r->upstream;
 
     if (u && u->header_sent && u->length > 0 && !r->connection->error) {
-        return "answer_cut";
+        return NGX_AGENT_REASON_ANSWER_CUT;
     }
 
-    return NULL;
+    return NGX_AGENT_REASON_NONE;
 }
 
 

@@ -118,6 +118,12 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "the tunnel or websocket was without a byte for as long as its host's "
         "\"idle\" allows: open it again, and send something in time" },
 
+    [NGX_AGENT_REASON_ANSWER_CUT] = { "answer_cut", 502, FAILED,
+        "the host closed the connection before the end of its answer" },
+
+    [NGX_AGENT_REASON_RESET] = { "reset", 502, FAILED,
+        "the tunnel's connection was reset" },
+
     [NGX_AGENT_REASON_CA] = { "ca_expired", 403, DENIED,
         "the broker's own authority has expired, and TLS in the box fails: "
         "only the operator can fix that" },

@@ -256,7 +256,7 @@ ngx_agent_tunnel_waiting(ngx_event_t *ev)
     if (c->close || ev->pending_eof || n == 0
         || (n == -1 && ngx_socket_errno != NGX_EAGAIN))
     {
-        ngx_agent_tunnel_flow_end(c->data, "aborted");
+        ngx_agent_tunnel_flow_end(c->data, NGX_AGENT_REASON_ABORTED);
     }
 }
 
@@ -305,7 +305,7 @@ ngx_agent_tunnel_resolved(ngx_agent_ctx_t *ctx)
     (void) ngx_agent_usage_recorded(t->ac->task->id, 1, 0, 0);
 
     if (ngx_agent_tunnel_flow_init(t) != NGX_OK) {
-        ngx_agent_tunnel_flow_end(t, "internal");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_INTERNAL);
         return;
     }
 
@@ -368,8 +368,8 @@ ngx_agent_tunnel_dial(ngx_agent_tunnel_t *t)
         return;
     }
 
-    ngx_agent_tunnel_flow_end(t, ctx->why ? "upstream_timeout"
-                                          : "upstream_unreachable");
+    ngx_agent_tunnel_flow_end(t, ctx->why ? NGX_AGENT_REASON_UPSTREAM_TIMEOUT
+                                          : NGX_AGENT_REASON_UNREACHABLE);
 }
 
 
@@ -385,7 +385,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     t = c->data;
 
     if (c->close) {
-        ngx_agent_tunnel_flow_end(t, "shutdown");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_SHUTDOWN);
         return;
     }
 
@@ -410,7 +410,7 @@ ngx_agent_tunnel_connected(ngx_event_t *ev)
     /* else a handshake's small records wait for each other's ACK */
 
     if (ngx_tcp_nodelay(c) != NGX_OK || ngx_tcp_nodelay(t->down) != NGX_OK) {
-        ngx_agent_tunnel_flow_end(t, "internal");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_INTERNAL);
         return;
     }
 

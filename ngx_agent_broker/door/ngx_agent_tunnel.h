@@ -39,5 +39,6 @@ ngx_int_t ngx_agent_tunnel_flow_init(ngx_agent_tunnel_t *t);
 /* The handler of both sides' events after the upstream is connected. */
 void ngx_agent_tunnel_flow_event(ngx_event_t *ev);
 
-/* Ends the tunnel and frees t.  failure: a constant, or NULL. */
-void ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure);
+/* Ends the tunnel and frees t. */
+void ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t,
+    ngx_agent_reason_e failure);

@@ -50,14 +50,14 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
     up = t->peer.connection;
 
     if (c->close) {
-        ngx_agent_tunnel_flow_end(t, "shutdown");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_SHUTDOWN);
         return;
     }
 
     /* the end of what its box sends is not told from the end of its task */
 
     if (t->ctx->task->ended) {
-        ngx_agent_tunnel_flow_end(t, "aborted");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_ABORTED);
         return;
     }
 
@@ -68,7 +68,7 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
     }
 
     if (t->way_up.closed && t->way_down.closed) {
-        ngx_agent_tunnel_flow_end(t, NULL);
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_NONE);
         return;
     }
 
@@ -77,7 +77,7 @@ ngx_agent_tunnel_flow_event(ngx_event_t *ev)
         || ngx_handle_read_event(up->read, 0) != NGX_OK
         || ngx_handle_write_event(up->write, 0) != NGX_OK)
     {
-        ngx_agent_tunnel_flow_end(t, "internal");
+        ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_INTERNAL);
     }
 }
 
@@ -116,7 +116,7 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             }
 
             if (n <= 0) {
-                ngx_agent_tunnel_flow_end(t, "reset");
+                ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_RESET);
                 return NGX_DONE;
             }
 
@@ -148,7 +148,7 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             ngx_agent_flow_cut(ctx, way->bound == BOUND_BYTES_UP
                                     ? NGX_AGENT_REASON_BYTES_UP
                                     : NGX_AGENT_REASON_BYTES_DOWN);
-            ngx_agent_tunnel_flow_end(t, NULL);
+            ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_NONE);
             return NGX_DONE;
         }
 
@@ -162,7 +162,7 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
             way->ended = 1;
 
             if (n == NGX_ERROR) {
-                ngx_agent_tunnel_flow_end(t, "reset");
+                ngx_agent_tunnel_flow_end(t, NGX_AGENT_REASON_RESET);
                 return NGX_DONE;
             }
 
@@ -195,14 +195,14 @@ ngx_agent_tunnel_flow_judge(ngx_agent_ctx_t *ctx)
 static void
 ngx_agent_tunnel_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
 {
-    ngx_agent_tunnel_flow_end(ctx->owner, ngx_agent_reason(reason)->word);
+    ngx_agent_tunnel_flow_end(ctx->owner, reason);
 }
 
 
 void
-ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, const char *failure)
+ngx_agent_tunnel_flow_end(ngx_agent_tunnel_t *t, ngx_agent_reason_e failure)
 {
-    if (t->ctx->failure == NULL) {
+    if (t->ctx->failure == NGX_AGENT_REASON_NONE) {
         t->ctx->failure = failure;
     }
 

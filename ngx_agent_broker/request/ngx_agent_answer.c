@@ -289,7 +289,7 @@ static ngx_int_t
 ngx_agent_answer_bad(ngx_http_request_t *r, ngx_agent_ctx_t *ctx,
     const char *why)
 {
-    ctx->failure = "bad_answer";
+    ctx->failure = NGX_AGENT_REASON_BAD_ANSWER;
     ctx->why = why;
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,

@@ -10,7 +10,6 @@
 #include "request/ngx_agent_request.h"
 
 
-static ngx_agent_reason_e ngx_agent_error_page_failure(ngx_agent_ctx_t *ctx);
 static ngx_int_t ngx_agent_error_page_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 
@@ -60,11 +59,11 @@ ngx_agent_error_page(ngx_http_request_t *r)
         /* the failure is more precise than core's status */
 
         if (ctx->failure) {
-            reason = ngx_agent_error_page_failure(ctx);
+            reason = ctx->failure;
             status = ngx_agent_reason(reason)->status;
 
         } else {
-            ctx->failure = ngx_agent_reason(reason)->word;
+            ctx->failure = reason;
         }
     }
 
@@ -106,23 +105,6 @@ ngx_agent_error_page(ngx_http_request_t *r)
     r->headers_out.content_type_lowcase = NULL;
 
     return NGX_OK;
-}
-
-
-/* The reason whose word is the failure. */
-
-static ngx_agent_reason_e
-ngx_agent_error_page_failure(ngx_agent_ctx_t *ctx)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < NGX_AGENT_REASONS; i++) {
-        if (ngx_strcmp(ngx_agent_reason(i)->word, ctx->failure) == 0) {
-            return i;
-        }
-    }
-
-    return NGX_AGENT_REASON_INTERNAL;
 }
 
 

@@ -162,12 +162,12 @@ ngx_agent_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
     ngx_http_upstream_t  *u;
 
     ctx->flow.cut = 1;
-    ctx->failure = ngx_agent_reason(reason)->word;
+    ctx->failure = reason;
     ctx->why = NULL;
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
                    "agent: request %*s is cut: %s", sizeof(ctx->request),
-                   ctx->request, ctx->failure);
+                   ctx->request, ngx_agent_reason(reason)->word);
 
     if (ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS) != NGX_BUSY) {
         ngx_agent_usage_refuse(ctx->task->id, &ctx->target, reason, 0,

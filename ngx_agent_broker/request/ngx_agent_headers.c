@@ -120,7 +120,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         p = ngx_agent_headers_attach(p, last, ctx);
 
         if (p == NULL) {
-            ctx->failure = "credential_unavailable";
+            ctx->failure = NGX_AGENT_REASON_CREDENTIAL;
             ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                           "the credential \"%s\" is not in the vault: "
                           "nothing is sent", ctx->rule->credential);

@@ -141,7 +141,7 @@ ngx_agent_live_look(ngx_agent_ctx_t *ctx)
 
     if (ctx->live.upgraded && quiet >= ctx->rule->idle) {
         ctx->flow.cut = 1;
-        ctx->failure = ngx_agent_reason(NGX_AGENT_REASON_IDLE)->word;
+        ctx->failure = NGX_AGENT_REASON_IDLE;
         ctx->live.end(ctx, NGX_AGENT_REASON_IDLE);
         return;
     }

@@ -156,7 +156,7 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
           ? NULL : ngx_agent_upstream_unsafe(u->conf);
 
     if (why) {
-        ctx->failure = "configuration";
+        ctx->failure = NGX_AGENT_REASON_CONFIGURATION;
         ngx_log_error(NGX_LOG_ALERT, r->connection->log, 0,
                       "nothing is sent: %s", why);
         return NGX_ERROR;
@@ -313,7 +313,7 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
         a = ngx_agent_keepalive_get(pc, ctx);
 
         if (a) {
-            ctx->failure = NULL;
+            ctx->failure = NGX_AGENT_REASON_NONE;
             ctx->why = NULL;
 
             ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
@@ -333,7 +333,7 @@ ngx_agent_upstream_peer_get(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    ctx->failure = NULL;                    /* of the address before this */
+    ctx->failure = NGX_AGENT_REASON_NONE;    /* of the address before it */
     ctx->why = NULL;
 
     pc->cached = 0;
@@ -439,36 +439,38 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
         ngx_del_timer(&ctx->dial);
     }
 
-    if (ctx->failure == NULL && c
+    if (ctx->failure == NGX_AGENT_REASON_NONE && c
         && (c->read->timedout || c->write->timedout))
     {
-        ctx->failure = "upstream_timeout";
+        ctx->failure = NGX_AGENT_REASON_UPSTREAM_TIMEOUT;
         ctx->why = ngx_agent_upstream_late(u, c);
     }
 
-    if ((state & NGX_PEER_FAILED) && ctx->failure == NULL) {
+    if ((state & NGX_PEER_FAILED) && ctx->failure == NGX_AGENT_REASON_NONE) {
 
         verified = (c && c->ssl)
                    ? SSL_get_verify_result(c->ssl->connection) : X509_V_OK;
 
         if (verified != X509_V_OK) {
-            ctx->failure = "certificate_unverified";
+            ctx->failure = NGX_AGENT_REASON_CERTIFICATE;
             ctx->why = X509_verify_cert_error_string(verified);
 
         } else if (c && c->ssl && !c->ssl->handshaked) {
-            ctx->failure = "tls_handshake";
+            ctx->failure = NGX_AGENT_REASON_HANDSHAKE;
 
         } else if (u->state && u->state->connect_time == (ngx_msec_t) -1) {
-            ctx->failure = "upstream_unreachable";
+            ctx->failure = NGX_AGENT_REASON_UNREACHABLE;
 
         } else {
-            ctx->failure = "no_answer";
+            ctx->failure = NGX_AGENT_REASON_NO_ANSWER;
         }
     }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "agent: upstream %V left, state %ui, failure \"%s\"",
-                   &ctx->peer, state, ctx->failure ? ctx->failure : "none");
+                   &ctx->peer, state,
+                   ctx->failure ? ngx_agent_reason(ctx->failure)->word
+                                : "none");
 
     /* without a connection request_sent is still that of the one before */
 

@@ -42,7 +42,7 @@ ngx_agent_verify_begin(ngx_peer_connection_t *pc, void *data)
         sni = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
 
         if (sni == NULL || ngx_strcmp(sni, a->host) != 0) {
-            ctx->failure = "configuration";
+            ctx->failure = NGX_AGENT_REASON_CONFIGURATION;
             ngx_log_error(NGX_LOG_ALERT, pc->log, 0,
                           "nothing is sent: proxy_ssl_name must be "
                           "$agent_host");
@@ -69,7 +69,7 @@ ngx_agent_verify_begin(ngx_peer_connection_t *pc, void *data)
         store = ngx_agent_verify_store(ctx->rule, ssl);
 
         if (store == NULL || SSL_set1_verify_cert_store(ssl, store) != 1) {
-            ctx->failure = "configuration";
+            ctx->failure = NGX_AGENT_REASON_CONFIGURATION;
             return NGX_ERROR;
         }
     }

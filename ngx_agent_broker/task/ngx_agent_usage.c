@@ -17,6 +17,11 @@
 
 static ngx_int_t ngx_agent_usage_count(ngx_agent_slot_t *slot,
     bound_id_t bound);
+static json_t *ngx_agent_usage_refusal(ngx_agent_refusal_t *refusal);
+static json_t *ngx_agent_usage_counted(ngx_agent_slot_t *slot,
+    ngx_agent_counted_e kind);
+static ngx_int_t ngx_agent_usage_append(json_t *list, json_t *entry,
+    size_t most, size_t *left);
 
 
 ngx_int_t
@@ -315,12 +320,11 @@ done:
 json_t *
 ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
 {
-    size_t                left, len;
-    u_char               *p;
-    json_t               *list, *entry;
-    ngx_queue_t          *q;
-    ngx_agent_slot_t     *slot;
-    ngx_agent_refusal_t  *refusal;
+    size_t             left;
+    json_t            *list, *counted;
+    ngx_uint_t         i;
+    ngx_queue_t       *q;
+    ngx_agent_slot_t  *slot;
 
     *count = 0;
 
@@ -329,65 +333,133 @@ ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count)
     left = PROTOCOL_LINE_MAX - NGX_AGENT_REFUSALS_REST;
 
     list = json_array();
+    counted = json_array();
 
     slot = ngx_agent_slot_lock(id);
 
-    if (slot == NULL || list == NULL) {
+    if (slot == NULL || list == NULL || counted == NULL) {
         goto done;
     }
 
     *count = slot->denied + slot->unfinished;
 
+    /* these are few and stand for many: there is always room for them */
+
+    for (i = 0; i < NGX_AGENT_COUNTED; i++) {
+        if (slot->counted[i].count) {
+            (void) ngx_agent_usage_append(counted,
+                                          ngx_agent_usage_counted(slot, i),
+                                          PROTOCOL_LISTED_MAX, &left);
+        }
+    }
+
     ngx_agent_queue_each(q, &slot->refusals) {
-        refusal = ngx_queue_data(q, ngx_agent_refusal_t, queue);
-        p = refusal->data;
-
-        if (refusal->dns) {
-            entry = json_pack("{s:n, s:s#, s:n, s:n, s:s, s:I, s:s}",
-                        "method", "host", p, (int) refusal->host_len,
-                        "port", "path",
-                        "reason", ngx_agent_reason(refusal->reason)->word,
-                        "count", (json_int_t) refusal->count,
-                        "door", "dns");
-
-        } else {
-            entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
-                        "method", p, (int) refusal->method_len,
-                        "host", p + refusal->method_len,
-                                (int) refusal->host_len,
-                        "port", (int) refusal->port,
-                        "path", p + refusal->method_len + refusal->host_len,
-                                (int) refusal->path_len,
-                        "reason", ngx_agent_reason(refusal->reason)->word,
-                        "count", (json_int_t) refusal->count);
-        }
-
-        if (entry == NULL) {
-            continue;
-        }
-
-        p += refusal->method_len + refusal->host_len + refusal->path_len;
-
-        (void) json_object_set_new(entry, "hint",
-                            refusal->hint_len
-                            ? json_stringn((char *) p, refusal->hint_len)
-                            : json_null());
-
-        len = json_dumpb(entry, NULL, 0, JSON_COMPACT|JSON_ENSURE_ASCII) + 1;
-
-        if (len > left) {
-            json_decref(entry);
+        if (ngx_agent_usage_append(list,
+                ngx_agent_usage_refusal(ngx_queue_data(q, ngx_agent_refusal_t,
+                                                       queue)),
+                PROTOCOL_LISTED_MAX - json_array_size(counted), &left)
+            != NGX_OK)
+        {
             break;
         }
-
-        left -= len;
-
-        (void) json_array_append_new(list, entry);
     }
+
+    (void) json_array_extend(list, counted);
 
 done:
 
     ngx_agent_slot_unlock();
 
+    json_decref(counted);
+
     return list;
+}
+
+
+static json_t *
+ngx_agent_usage_refusal(ngx_agent_refusal_t *refusal)
+{
+    u_char  *p;
+    json_t  *entry;
+
+    p = refusal->data;
+
+    if (refusal->dns) {
+        entry = json_pack("{s:n, s:s#, s:n, s:n, s:s, s:I, s:s}",
+                    "method", "host", p, (int) refusal->host_len,
+                    "port", "path",
+                    "reason", ngx_agent_reason(refusal->reason)->word,
+                    "count", (json_int_t) refusal->count,
+                    "door", "dns");
+
+    } else if (refusal->method_len == 0 && refusal->host_len == 0) {
+        entry = json_pack("{s:n, s:n, s:n, s:n, s:s, s:I}",
+                    "method", "host", "port", "path",
+                    "reason", ngx_agent_reason(refusal->reason)->word,
+                    "count", (json_int_t) refusal->count);
+
+    } else {
+        entry = json_pack("{s:s#, s:s#, s:i, s:s#, s:s, s:I}",
+                    "method", p, (int) refusal->method_len,
+                    "host", p + refusal->method_len, (int) refusal->host_len,
+                    "port", (int) refusal->port,
+                    "path", p + refusal->method_len + refusal->host_len,
+                            (int) refusal->path_len,
+                    "reason", ngx_agent_reason(refusal->reason)->word,
+                    "count", (json_int_t) refusal->count);
+    }
+
+    p += refusal->method_len + refusal->host_len + refusal->path_len;
+
+    if (entry) {
+        (void) json_object_set_new(entry, "hint",
+                            refusal->hint_len
+                            ? json_stringn((char *) p, refusal->hint_len)
+                            : json_null());
+    }
+
+    return entry;
+}
+
+
+/* What a bound refused, of whatever host: see ngx_agent_counted_e. */
+
+static json_t *
+ngx_agent_usage_counted(ngx_agent_slot_t *slot, ngx_agent_counted_e kind)
+{
+    const ngx_agent_reason_t  *reason;
+
+    reason = ngx_agent_reason(ngx_agent_slot_counted_reason(kind));
+
+    return json_pack("{s:n, s:n, s:n, s:n, s:s, s:I, s:s?}",
+                     "method", "host", "port", "path",
+                     "reason", reason->word,
+                     "count", (json_int_t) slot->counted[kind].count,
+                     "hint", reason->hint);
+}
+
+
+/* NGX_DECLINED: the list is full. */
+
+static ngx_int_t
+ngx_agent_usage_append(json_t *list, json_t *entry, size_t most, size_t *left)
+{
+    size_t  len;
+
+    if (entry == NULL) {
+        return NGX_OK;
+    }
+
+    len = json_dumpb(entry, NULL, 0, JSON_COMPACT|JSON_ENSURE_ASCII) + 1;
+
+    if (len > *left || json_array_size(list) == most) {
+        json_decref(entry);
+        return NGX_DECLINED;
+    }
+
+    *left -= len;
+
+    (void) json_array_append_new(list, entry);
+
+    return NGX_OK;
 }

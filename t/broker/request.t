@@ -10,6 +10,7 @@ use v5.36;
 use lib 't/lib';
 use AgentTest;
 use MIME::Base64 ();
+use List::Util qw(sum0);
 use Test::More;
 
 my $token = 'sk_test_0123456789abcdef_marker';
@@ -196,7 +197,14 @@ is($closed->{egress}{allowed}, 4,
    'the reply to close says how many requests were allowed');
 is($closed->{egress}{denied_count}, 7,
    'the reply to close says how many requests were refused');
-my ($evil) = grep { $_->{host} eq 'evil.example' }
+my %listed;
+$listed{ $_->{host} // '' }{ $_->{reason} } += $_->{count}
+    for @{ $closed->{egress}{denied} };
+is(sum0(map { values %$_ } values %listed), 7,
+   'the reply to close lists as many as it counts');
+ok($listed{''}{malformed}, 'a malformed request is listed without a host')
+    or diag explain $closed;
+my ($evil) = grep { ($_->{host} // '') eq 'evil.example' }
              @{ $closed->{egress}{denied} };
 is($evil->{reason}, 'host_not_allowed',
    'the reply to close names each refused request with its reason');

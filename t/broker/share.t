@@ -65,9 +65,17 @@ sub many ($l, $task, $how, $path, $connections, $each = 1, $door = 8899) {
 # The sum of the counted lines, and of the line of the end, once it is there
 
 sub counted ($l, $task, $reason) {
-    $l->do(send => { name => 'task', message => { op => 'close', reason => 'ok',
-                                                  exit_code => 0, usage => {} } });
+    my $egress = $l->ask('task', { op => 'close', reason => 'ok', exit_code => 0,
+                                   usage => {} })->{egress};
     my $end = $b->audit_wait('task_end', task => $task->{task_id});
+    my %counted = %{ $end->{counted} // {} };
+    my %listed = map { ($_->{reason} => $_->{count}) }
+                 grep { !defined $_->{host} && $counted{ $_->{reason} } }
+                 @{ $egress->{denied} };
+    is_deeply(\%listed, \%counted, 'the result lists what bounds refused');
+    my $all = 0;
+    $all += $_->{count} for @{ $egress->{denied} };
+    is($egress->{denied_count}, $all, 'the result counts no more than it lists');
     my $sum = 0;
     $sum += $_->{count} for $b->audit('counted', task => $task->{task_id},
                                       reason => $reason);

@@ -34,6 +34,8 @@ my $held = IO::Socket::INET->new(LocalAddr => '127.0.0.5', Listen => 64,
 
 my $dns = $t->dns({ 'up.test'   => { A => ['127.0.0.1'] },
                     'tun.test'  => { A => ['127.0.0.5'] },
+                    'itun.test' => { A => ['127.0.0.5'] },
+                    'rtun.test' => { A => ['127.0.0.6'] },
                     'deaf.test' => { A => ['127.0.0.4'] },
                     'dtun.test' => { A => ['127.0.0.4'] },
                     'mute.test' => { drop => JSON::PP::true },
@@ -47,6 +49,8 @@ my $b = $t->broker(dns => $dns, policy => <<"END");
     host tun.test:$port  { tunnel on; $here }
     host dtun.test:$port { tunnel on; $here }
     host mtun.test:$port { tunnel on; $here }
+    host itun.test:$port { tunnel on; idle 1s; $here }
+    host rtun.test:$port { tunnel on; $here }
     bytes_up 10m;
 END
 
@@ -205,6 +209,31 @@ subtest 'a client that gives up is named as well, one that has an answer not'
     is_deeply([map { "$_->{path} $_->{reason}" } @{ $end->{egress}{denied} }],
               ['/silent aborted'], 'the one without an answer is named');
     is($end->{egress}{denied_count}, 1, 'it is counted once');
+    $l->stop;
+};
+
+subtest 'a tunnel that failed is named with what went wrong' => sub {
+    my ($l) = $b->task;
+    my %failure = ('itun.test' => 'idle', 'rtun.test' => 'upstream_unreachable');
+    for my $host (sort keys %failure) {
+        $l->do(open => { id => $host, port => 8899 });
+        $l->do(write => { id => $host, data => "CONNECT $host:$port HTTP/1.1\r\n"
+                                              . "Host: $host:$port\r\n\r\n" });
+        like($l->do(read => { id => $host, timeout => 60 })->{data}, qr/ 200 /,
+             "control: CONNECT to $host is answered");
+        $l->do(write => { id => $host, data => hello($host) });
+        is($l->do(read => { id => $host, timeout => 60 })->{data}, '',
+           'the tunnel ends');
+        is($b->audit_wait('egress_end', host => $host)->{failure},
+           $failure{$host}, 'its line has the failure');
+    }
+    my $end = $l->ask('task', { op => 'close', reason => 'ok' });
+    is_deeply({ map { ($_->{host} => $_->{reason}) }
+                @{ $end->{egress}{denied} } }, \%failure,
+              'the result has the failures too');
+    is(scalar(grep { !$_->{hint} } @{ $end->{egress}{denied} }), 0,
+       'with a hint');
+    is($end->{egress}{denied_count}, 2, 'each is counted once');
     $l->stop;
 };
 
