@@ -233,7 +233,8 @@ subtest 'G-001: streams of HTTP/2 are requests in flight' => sub {
 subtest 'G-011: a task has so many requests a second' => sub {
     my ($l, $task) = $b->task('rated');
     my $got = many($l, $task, 'http', '/echo', 12);
-    cmp_ok($got->{statuses}{200}, '>=', 8, 'the burst, and two a second');
+    # four, and the fourth of those that wait has its turn as the wait is over
+    cmp_ok($got->{statuses}{200}, '>=', 7, 'the burst, and two a second');
     is($got->{statuses}{200} + $got->{statuses}{429}, 12,
        'the others are answered 429');
     is($got->{reasons}{rate}, $got->{statuses}{429}, 'those have the reason');
