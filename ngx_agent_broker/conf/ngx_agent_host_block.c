@@ -135,9 +135,11 @@ ngx_agent_host_block_end(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
 
 /*
- * What the block says has an effect, or is refused: an operator who wrote it
- * believes that it holds.  Only here is it known what the block says, before
- * the policy's values are filled in.
+ * What does not go together, beside policy_rule_check()'s: an operator who
+ * wrote it would believe that it holds.  Only here is it known what the block
+ * itself says, before the policy's values are filled in.  `http` URLs of a host
+ * with a tunnel are judged as any request, so for these the policy's values are
+ * enough.
  */
 
 static ngx_int_t
@@ -145,45 +147,47 @@ ngx_agent_host_block_effect(ngx_conf_t *cf, const policy_rule_t *rule)
 {
     ngx_uint_t  i;
 
-    static const char  tunnel[] = "beside \"tunnel on\", which passes TLS on "
-                                  "unread";
-    static const char  plain[] = "beside \"plaintext on\", which uses no TLS";
-    static const char  remove[] = "remove it, or that";
+    static const char  tunnel[] = "\"tunnel\", which passes TLS on unread";
+    static const char  plain[] = "\"plaintext\", which uses no TLS";
 
     const struct {
+        const char  *has;
         const char  *name;
-        const char  *where;
-        const char  *advice;
         ngx_uint_t   is_vain;
     } rows[] = {
-        { "methods", tunnel, remove, rule->tunnel && rule->methods_count },
-        { "websocket", tunnel, remove, rule->tunnel && rule->websocket },
-        { "request_body", tunnel, remove,
-          rule->tunnel && rule->request_body },
-        { "reuse_after_body", tunnel, remove,
-          rule->tunnel && rule->reuse_after_body },
-        { "trusted_certificate", tunnel, remove,
-          rule->tunnel && rule->trusted_pem },
-        { "crl", tunnel, remove, rule->tunnel && rule->crl_pem },
-        { "trusted_certificate", plain, remove,
-          rule->plaintext && rule->trusted_pem },
-        { "crl", plain, remove, rule->plaintext && rule->crl_pem },
-        { "idle", "without \"tunnel on\" or \"websocket on\"",
-          "remove it, or add one of them",
-          rule->idle && !rule->tunnel && !rule->websocket },
-        { "websocket", "without the method GET", "add GET to \"methods\"",
-          rule->websocket && !policy_rule_allows_method(rule, "GET", 3) },
+        { tunnel, "methods", rule->tunnel && rule->methods_count },
+        { tunnel, "websocket", rule->tunnel && rule->websocket },
+        { tunnel, "request_body", rule->tunnel && rule->request_body },
+        { tunnel, "reuse_after_body", rule->tunnel && rule->reuse_after_body },
+        { tunnel, "trusted_certificate", rule->tunnel && rule->trusted_pem },
+        { tunnel, "crl", rule->tunnel && rule->crl_pem },
+        { plain, "trusted_certificate", rule->plaintext && rule->trusted_pem },
+        { plain, "crl", rule->plaintext && rule->crl_pem },
     };
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 
         if (rows[i].is_vain) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "host \"%s\" has \"%s\", which has no effect "
-                               "%s: %s", rule->name, rows[i].name,
-                               rows[i].where, rows[i].advice);
+                               "host \"%s\" has %s: no \"%s\" goes with it",
+                               rule->name, rows[i].has, rows[i].name);
             return NGX_ERROR;
         }
+    }
+
+    if (rule->idle && !rule->tunnel && !rule->websocket) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "host \"%s\" has \"idle\", which has no effect "
+                           "without \"tunnel on\" or \"websocket on\": remove "
+                           "it, or add one of them", rule->name);
+        return NGX_ERROR;
+    }
+
+    if (rule->websocket && !policy_rule_allows_method(rule, "GET", 3)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "host \"%s\" has \"websocket\", which needs the "
+                           "method GET: add it to \"methods\"", rule->name);
+        return NGX_ERROR;
     }
 
     return NGX_OK;

@@ -109,7 +109,6 @@ for my $row (@directives) {
 
 # The pairs of a host's directives: what is said of them beside each other
 
-my $tunnel = qr/"tunnel"|"tunnel on"/;
 my %host = (
     bearer => 'bearer api;', plaintext => 'plaintext on;',
     methods => 'methods GET POST;', path => 'path ^/v1/;',
@@ -124,17 +123,17 @@ my %vain = (
     'bearer tunnel'        => qr/no credential .* goes with it/,
     'plaintext tunnel'     => qr/no "plaintext" goes with it/,
     'path tunnel'          => qr/no "path" goes with it/,
-    'methods tunnel'       => qr/"methods", which has no effect beside "tunnel on"/,
-    'tunnel websocket'     => qr/"websocket", which has no effect beside "tunnel on"/,
-    'request_body tunnel'  => qr/"request_body", which has no effect beside "tunnel on"/,
+    'methods tunnel'       => qr/"tunnel", which passes TLS on unread: no "methods" goes with it/,
+    'tunnel websocket'     => qr/"tunnel", which passes TLS on unread: no "websocket" goes with it/,
+    'request_body tunnel'  => qr/"tunnel", which passes TLS on unread: no "request_body" goes with it/,
     'reuse_after_body tunnel'
-                           => qr/"reuse_after_body", which has no effect beside "tunnel on"/,
+                           => qr/"tunnel", which passes TLS on unread: no "reuse_after_body" goes with it/,
     'trusted_certificate tunnel'
-                           => qr/"trusted_certificate", which has no effect beside "tunnel on"/,
-    'crl tunnel'           => qr/"crl", which has no effect beside "tunnel on"/,
+                           => qr/"tunnel", which passes TLS on unread: no "trusted_certificate" goes with it/,
+    'crl tunnel'           => qr/"tunnel", which passes TLS on unread: no "crl" goes with it/,
     'plaintext trusted_certificate'
-                           => qr/"trusted_certificate", which has no effect beside "plaintext on"/,
-    'crl plaintext'        => qr/"crl", which has no effect beside "plaintext on"/,
+                           => qr/"plaintext", which uses no TLS: no "trusted_certificate" goes with it/,
+    'crl plaintext'        => qr/"plaintext", which uses no TLS: no "crl" goes with it/,
 );
 my $idle = qr/"idle", which has no effect without "tunnel on" or "websocket on": remove it/;
 
@@ -161,7 +160,7 @@ subtest 'each pair of a host\'s directives has an effect, or is refused' => sub 
 subtest 'what has no effect by itself is refused, with what to do' => sub {
     refused('idle alone', policy('idle 10s;'), $idle);
     refused('websocket without GET', policy("websocket on;\nmethods POST;"),
-            qr/"websocket", which has no effect without the method GET: add GET to "methods"/);
+            qr/"websocket", which needs the method GET: add it to "methods"/);
     refused('private beside an address outside of it',
             policy('private 10.0.0.0/8;', '93.184.216.34'),
             qr/address that no range of its "private" holds: remove/);

@@ -25,7 +25,7 @@ my $to = 'methods GET POST; private 127.0.0.0/8;';
 
 my $hosts = sub ($name, $more = '') { <<"END" };
         host $name.internal:$port { plaintext on; websocket on; $to $more }
-        host $name.internal:$tls { trusted_certificate $ca; $to $more }
+        host $name.internal:$tls { trusted_certificate $ca; $to }
 END
 my $tunnel = "host pinned.internal:$tls { tunnel on; private 127.0.0.0/8; }";
 

@@ -15,12 +15,11 @@ my $t   = AgentTest->new;
 my $up  = $t->upstream(names => ['pinned.internal', 'other.internal',
                                  'small.internal']);
 my $port = $up->port;
-my $rule = $t->rule;
 
 my $policy = sub ($tunnel) { <<"END" };
     agent_policy analysis {
         bytes_up 1m;
-        host pinned.internal:$port { tunnel $tunnel; $rule }
+        host pinned.internal:$port { tunnel $tunnel; private 127.0.0.0/8; }
         host other.internal:$port  { private 127.0.0.0/8; }
         host private.internal:1    { tunnel on; }
         host down.internal:1       { private 127.0.0.0/8; tunnel on; }
