@@ -181,6 +181,7 @@
  *     box_paths.h                           paths in a box
  *     limits.c limits.h                     the one table of limits
  *     protocol.h                            the control protocol
+ *     secret.c secret.h                     what looks like a credential
  *     utf8.c utf8.h                         UTF-8, decoded
  *     version.h                             the release
  */

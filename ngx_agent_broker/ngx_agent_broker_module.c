@@ -90,8 +90,8 @@
  *                policy_text.c policy_fields.h policy_fields.c policy_values.h
  *                policy_values.c policy_coder.h policy_coder.c policy_pem.h
  *                policy_pem.c (its text) policy_base.h policy_base.c bounds.h
- *                bounds.c rate.h rate.c vault.h
- *                vault.c vault_lines.c vault_internal.h
+ *                bounds.c rate.h rate.c vault.h vault.c vault_file.c
+ *                vault_lines.c vault_seal.c vault_packed.c vault_internal.h
  *
  *   parse/     reads hostile bytes; no nginx in it
  *                authority.h authority.c target.h target.c connect.h connect.c
@@ -209,7 +209,7 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
 
 static ngx_command_t  ngx_agent_commands[] = {
 
-    NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+    NGX_AGENT_DIRECTIVE("agent_vault", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
                         ngx_agent_main_conf_vault, 0),
     NGX_AGENT_PATH("agent_audit", audit_file),
     NGX_AGENT_PATH("agent_state", state_dir),

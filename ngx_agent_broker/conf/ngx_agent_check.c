@@ -245,6 +245,7 @@ ngx_agent_check_readable(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         ngx_str_t   *path;
     } mine[] = {
         { "agent_vault", &amcf->vault_file },
+        { "agent_vault", &amcf->vault_key_file },
         { "agent_audit", &amcf->audit_file },
         { "agent_state", &amcf->state_dir },
         { "agent_ca", &amcf->ca_key_file }

@@ -13,8 +13,13 @@
 
 #include "conf/ngx_agent_conf.h"
 #include "jail/shared/box_paths.h"
+#include "jail/shared/secret.h"
 #include "policy/policy_fields.h"
 #include "policy/policy_pem.h"
+#include "policy/policy_words.h"
+
+
+#define NGX_AGENT_SHOWN_MAX  128    /* bytes of a word in a message */
 
 
 static char *ngx_agent_conf_policy_end(ngx_conf_t *cf,
@@ -58,8 +63,7 @@ ngx_agent_conf_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     rv = handler(cf, cmd, amcf);
 
-    return rv == NGX_CONF_OK && cf->cmd_type == NGX_AGENT_POLICY_CONF
-           ? ngx_agent_host_block_next(cf, amcf) : rv;
+    return rv == NGX_CONF_OK ? ngx_agent_host_block_next(cf, amcf) : rv;
 }
 
 
@@ -439,6 +443,22 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
 
     value = cf->args->elts;
 
+    /* a token that was put in the place of its name is not printed */
+
+    if (!policy_is_name((char *) value[1].data)
+        || secret_is_in((char *) value[1].data, value[1].len))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value in \"%V\" directive, %s: put the "
+                           "token into the vault, \"NAME = TOKEN\", and write "
+                           "its name here", &cmd->name,
+                           policy_is_name((char *) value[1].data)
+                           ? "which looks like a token"
+                           : "which is not the name of an entry (1 to 64 "
+                             "letters, digits, \"_\", \".\" and \"-\")");
+        return NGX_CONF_ERROR;
+    }
+
     if (amcf->rule->credential) {
         return "is duplicate: a host has one credential";
     }
@@ -464,9 +484,15 @@ char *
 ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
     const char *why)
 {
+    u_char  shown[NGX_AGENT_SHOWN_MAX + 1];
+
+    (void) ngx_cpystrn(shown, value->data,
+                       ngx_min(value->len, NGX_AGENT_SHOWN_MAX) + 1);
+    secret_hide((char *) shown);
+
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value \"%V\" in \"%V\" directive: %s",
-                       value, &cmd->name, why);
+                       "invalid value \"%s\" in \"%V\" directive: %s",
+                       shown, &cmd->name, why);
 
     return NGX_CONF_ERROR;
 }

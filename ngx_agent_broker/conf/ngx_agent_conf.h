@@ -80,7 +80,10 @@ char *ngx_agent_conf_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 typedef char *(*ngx_agent_conf_pt)(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 
-/* Says that the value is invalid, and why; returns NGX_CONF_ERROR. */
+/*
+ * Says that the value is invalid, and why; it is shown unless it looks like a
+ * credential.  Returns NGX_CONF_ERROR.
+ */
 char *ngx_agent_conf_invalid(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_str_t *value, const char *why);
 
@@ -126,8 +129,9 @@ void ngx_agent_host_block_duplicate(ngx_conf_t *cf, const char *file,
     ngx_uint_t line, const char *directive, const char *err);
 
 /*
- * After each directive of an agent_policy: reads the plain hosts that stand
- * next, and readies the table for the directive behind them.
+ * After each directive: refuses a token in the place of the next one.  In an
+ * agent_policy it first reads the plain hosts that stand next, and then
+ * readies the table for the directive behind them.
  */
 char *ngx_agent_host_block_next(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 

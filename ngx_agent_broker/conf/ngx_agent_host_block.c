@@ -2,7 +2,8 @@
  * A `host` may end in ";" or open a block.  nginx wants to know before it
  * calls a handler which of the two its directive does, so the table has an
  * entry for each, and the one that the next `host` does not need is hidden:
- * each handler of agent_policy looks ahead when it ends.
+ * each handler of agent_policy looks ahead when it ends.  So do the others, for
+ * a token where a directive's name belongs.
  *
  * A list of hosts that a machine writes is long, and nginx searches the
  * directives of all modules for each line: plain ones are read here.
@@ -10,6 +11,7 @@
 
 
 #include "conf/ngx_agent_conf.h"
+#include "jail/shared/secret.h"
 
 #include <ctype.h>
 
@@ -26,9 +28,11 @@ typedef struct {
     u_char      *last;
     off_t        offset;
     int          back;                  /* a byte to be read again, or -1 */
+    ngx_uint_t   line;                  /* of the last byte */
+    ngx_uint_t   begin;                 /* of the last word */
 
     size_t       len;
-    u_char       word[8];               /* the beginning of the last word */
+    u_char       word[128];             /* the beginning of the last word */
     u_char       text[1024];
 } ngx_agent_peek_t;
 
@@ -41,7 +45,7 @@ static ngx_int_t ngx_agent_host_block_effect(ngx_conf_t *cf,
     const policy_rule_t *rule);
 static char *ngx_agent_host_block_plain(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
-static void ngx_agent_host_block_peek(ngx_conf_t *cf);
+static char *ngx_agent_host_block_peek(ngx_conf_t *cf);
 static void ngx_agent_host_block_entries(void);
 static int ngx_agent_host_block_word(ngx_agent_peek_t *peek);
 static int ngx_agent_host_block_char(ngx_agent_peek_t *peek);
@@ -66,7 +70,11 @@ ngx_agent_host_block(ngx_conf_t *cf, ngx_command_t *cmd,
         save = *cf;
         cf->cmd_type = NGX_AGENT_HOST_CONF;
 
-        rv = ngx_conf_parse(cf, NULL);
+        rv = ngx_agent_host_block_next(cf, amcf);
+
+        if (rv == NGX_CONF_OK) {
+            rv = ngx_conf_parse(cf, NULL);
+        }
 
         *cf = save;
     }
@@ -214,13 +222,10 @@ ngx_agent_host_block_next(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 {
     char  *rv;
 
-    rv = ngx_agent_host_block_plain(cf, amcf);
+    rv = (cf->cmd_type == NGX_AGENT_POLICY_CONF)
+         ? ngx_agent_host_block_plain(cf, amcf) : NGX_CONF_OK;
 
-    if (rv == NGX_CONF_OK) {
-        ngx_agent_host_block_peek(cf);
-    }
-
-    return rv;
+    return rv == NGX_CONF_OK ? ngx_agent_host_block_peek(cf) : rv;
 }
 
 
@@ -296,9 +301,12 @@ ngx_agent_host_block_plain(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
  * Looks at the next directive without reading it: at what the parser has in
  * its buffer, and then in the file, by the parser's own rules for comments,
  * quotes and backslashes.  A "host" shows the entry that fits it.
+ *
+ * A token where a directive's name belongs is refused here: the parser would
+ * print it.
  */
 
-static void
+static char *
 ngx_agent_host_block_peek(ngx_conf_t *cf)
 {
     int               end;
@@ -316,10 +324,24 @@ ngx_agent_host_block_peek(ngx_conf_t *cf)
     peek.last = cf->conf_file->buffer->last;
     peek.offset = cf->conf_file->file.offset;
     peek.back = -1;
+    peek.line = cf->conf_file->line;
 
     block = 1;
 
     end = ngx_agent_host_block_word(&peek);
+
+    if (end == 0 && secret_is_in((char *) peek.word, peek.len)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "what looks like a token is in the place of a "
+                      "directive: put it into the vault, \"NAME = TOKEN\", "
+                      "and write \"bearer NAME;\" in %s:%ui",
+                      cf->conf_file->file.name.data, peek.begin);
+        return NGX_CONF_ERROR;
+    }
+
+    if (cf->cmd_type != NGX_AGENT_POLICY_CONF) {
+        return NGX_CONF_OK;
+    }
 
     if (end == 0 && peek.len == 4 && ngx_memcmp(peek.word, "host", 4) == 0) {
 
@@ -335,6 +357,8 @@ ngx_agent_host_block_peek(ngx_conf_t *cf)
     ngx_agent_host_entries[block]->type |= NGX_AGENT_POLICY_CONF;
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): both were found */
     ngx_agent_host_entries[!block]->type &= ~NGX_AGENT_POLICY_CONF;
+
+    return NGX_CONF_OK;
 }
 
 
@@ -363,6 +387,7 @@ ngx_agent_host_block_word(ngx_agent_peek_t *peek)
     quote = (c == '"' || c == '\'') ? c : 0;
     variable = 0;
     peek->len = 0;
+    peek->begin = peek->line;
 
     if (quote) {
         c = ngx_agent_host_block_char(peek);
@@ -426,6 +451,8 @@ ngx_agent_host_block_char(ngx_agent_peek_t *peek)
         peek->pos = peek->text;
         peek->last = peek->text + n;
     }
+
+    peek->line += (*peek->pos == LF);
 
     return *peek->pos++;
 }

@@ -5,6 +5,7 @@
 
 
 #include "conf/ngx_agent_conf.h"
+#include "jail/shared/secret.h"
 
 
 #define NGX_AGENT_ZONE_MAX  ((ssize_t) 1 << 36)
@@ -149,22 +150,58 @@ ngx_agent_main_conf_opens(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
+/* agent_vault FILE [key=KEYFILE] */
+
 char *
 ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
     char        err[VAULT_ERROR_MAX];
-    ngx_str_t  *value;
+    ngx_str_t  *value, *key;
 
     value = cf->args->elts;
+    key = &amcf->vault_key_file;
 
     amcf->vault_file = value[1];
+
+    if (value[1].len && value[1].data[0] != '/'
+        && secret_is_in((char *) value[1].data, value[1].len))
+    {
+        return ngx_agent_conf_invalid(cf, cmd, &value[1],
+                                      "it looks like a token, and must be the "
+                                      "name of the file that holds the "
+                                      "tokens");
+    }
+
+    if (cf->args->nelts == 3) {
+
+        if (value[2].len < 5 || ngx_strncmp(value[2].data, "key=", 4) != 0) {
+            return ngx_agent_conf_invalid(cf, cmd, &value[2],
+                                          "it must be key=FILE");
+        }
+
+        key->data = value[2].data + 4;
+        key->len = value[2].len - 4;
+
+        if (key->data[0] != '/' && secret_is_in((char *) key->data, key->len))
+        {
+            return ngx_agent_conf_invalid(cf, cmd, &value[2],
+                                          "it looks like the key itself, and "
+                                          "must be the name of its file");
+        }
+
+        if (ngx_conf_full_name(cf->cycle, key, 1) != NGX_OK) {
+            return NGX_CONF_ERROR;
+        }
+    }
 
     if (ngx_conf_full_name(cf->cycle, &amcf->vault_file, 1) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    amcf->vault = vault_load((char *) amcf->vault_file.data, geteuid(), err);
+    amcf->vault = vault_load((char *) amcf->vault_file.data,
+                             key->len ? (char *) key->data : NULL, geteuid(),
+                             err);
 
     if (amcf->vault == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s", err);
@@ -172,6 +209,8 @@ ngx_agent_main_conf_vault(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     return ngx_agent_paths_check(cf, &cmd->name, &amcf->vault_file) == NGX_OK
+           && (key->len == 0
+               || ngx_agent_paths_check(cf, &cmd->name, key) == NGX_OK)
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
@@ -226,11 +265,9 @@ ngx_agent_main_conf_ca(ngx_conf_t *cf, ngx_command_t *cmd,
             return NGX_CONF_OK;
         }
 
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"agent_ca\" directive: "
-                           "it must be \"auto\", or a certificate's file and "
-                           "its key's", &value[1]);
-        return NGX_CONF_ERROR;
+        return ngx_agent_conf_invalid(cf, cmd, &value[1],
+                                      "it must be \"auto\", or a "
+                                      "certificate's file and its key's");
     }
 
     amcf->ca_file = value[1];

@@ -1,6 +1,8 @@
 /*
  * What every file of the policy builds on.  A message quotes a foreign word
- * without the bytes that would forge a line of a log.
+ * without the bytes that would forge a line of a log, and without what looks
+ * like a credential: nginx -t may be run for others to see, and error.log has
+ * what a reload said.
  */
 
 #include <stdio.h>
@@ -9,6 +11,7 @@
 
 #include <openssl/sha.h>
 
+#include "jail/shared/secret.h"
 #include "policy/policy_base.h"
 
 
@@ -27,6 +30,12 @@ policy_error(char err[POLICY_ERROR_MAX], const char *what, const char *value,
     }
 
     (void) strcpy(shown + i, value[i] ? "..." : "");
+
+    /* a path is none, and has odd names of directories */
+
+    if (shown[0] != '/') {
+        secret_hide(shown);
+    }
 
     (void) snprintf(err, POLICY_ERROR_MAX, "%s \"%s\" %s", what, shown, why);
 

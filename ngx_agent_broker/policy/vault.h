@@ -4,6 +4,10 @@
  *
  *     # comment
  *     api_internal = sk_live_0123456789abcdef
+ *
+ * With a key every value is sealed (see vault_seal.c), without one none is:
+ *
+ *     api_internal = {gcm1}BASE64
  */
 
 #pragma once
@@ -16,29 +20,34 @@
 
 #define VAULT_NAME_MAX   64     /* [A-Za-z0-9_.-], starts with a letter or _ */
 #define VAULT_VALUE_MIN  16
-#define VAULT_VALUE_MAX  4096   /* printable ASCII without space at the ends */
+#define VAULT_VALUE_MAX  4096   /* printable ASCII without blanks */
 #define VAULT_FILE_MAX   (1024 * 1024)
-#define VAULT_ERROR_MAX  512
+#define VAULT_KEY_SIZE   32
+#define VAULT_ERROR_MAX  1024
 
 
 typedef struct vault_s  vault_t;
 
 
 /*
- * Reads and checks the file: opened O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK, a regular
- * file with one link, of root or of `owner`, no group or other bits, on a
- * local file system, in a directory that nobody but root and `owner` can write
- * (sticky does not help).
- * Returns NULL with one sentence in err (path or line number and cause, and
- * the command that fixes it, e.g. "chmod 600 PATH"), never with a value.
+ * Reads and checks the file, and that of the key if key_path is not NULL.
+ * Each is opened O_NOFOLLOW|O_CLOEXEC|O_NONBLOCK, a regular file with one link,
+ * of root or of `owner`, no group or other bits, on a local file system, in a
+ * directory that nobody but root and `owner` can write (sticky does not help).
+ * Returns NULL with one sentence in err (path, line, entry and cause, and the
+ * command that fixes it, e.g. "chmod 600 PATH"), never with a value, nor with
+ * a name that may be one.
  * The caller owns the result: vault_free cleanses it.
  */
-vault_t *vault_load(const char *path, uid_t owner,
+vault_t *vault_load(const char *path, const char *key_path, uid_t owner,
     char err[VAULT_ERROR_MAX]);
 
-/* Only the parser: n bytes of a vault file; `name` is used in messages. */
+/*
+ * Only the parser: n bytes of a vault file; `name` is used in messages.  key
+ * has VAULT_KEY_SIZE bytes, or is NULL.
+ */
 vault_t *vault_parse(const char *name, const unsigned char *p, size_t n,
-    char err[VAULT_ERROR_MAX]);
+    const unsigned char *key, char err[VAULT_ERROR_MAX]);
 
 void vault_free(vault_t *vault);
 

@@ -1,62 +1,70 @@
 /*
- * The vault's text and its packed form.
+ * The vault's text.
  *
- * The text is refused rather than repaired: a carriage return, a tab or an
+ * It is refused rather than repaired: a carriage return, a blank or an
  * invisible byte in a token would go out in a header, and a second entry of
  * one name would leave open which token is meant.
  *
- * Packed, the vault has no pointers, so that it can be kept in shared memory:
- *
- *     u32 magic, u32 count
- *     count times: u32 offset of the entry
- *     each entry: u16 name_len, u16 value_len, name, value
- *
- * in the machine's byte order, sorted by name, searched by halves.  It is
- * read with every offset and length checked: a segment that was damaged
- * yields no value, never bytes from somewhere else.
+ * A refusal says the line and, where it is surely a name, the entry.  Of a line
+ * with its sides exchanged the token is on the left: what looks like one is
+ * not taken for a name, and a name is not said that is long enough for a token
+ * before a value that is too short for one.
  */
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "jail/shared/secret.h"
 #include "policy/vault_internal.h"
 
 
-#define PACKED_MAGIC  0x56415531U
-#define HEADER_SIZE   8
-#define OFFSET_SIZE   4
-#define ENTRY_SIZE    4
-
-#define EXAMPLE       "replace-this-with-the-token"
+#define EXAMPLE  "replace-this-with-the-token"
 
 
-static const char *parse_line(const unsigned char *p, size_t n,
-    vault_line_t *line);
+static bool vault_lines_duplicate(const vault_line_t *lines, size_t count,
+    vault_bad_t *bad);
 static int compare_lines(const void *a, const void *b);
-static int compare_names(const unsigned char *a, size_t a_len,
-    const unsigned char *b, size_t b_len);
-static bool packed_entry(const unsigned char *packed, size_t n, size_t i,
-    vault_line_t *entry);
-static bool is_name_byte(unsigned char c, bool first);
+static const char *judge_name(const unsigned char *p, size_t n);
+static const char *parse_line(const unsigned char *p, size_t n,
+    vault_line_t *line, vault_bad_t *bad);
+static const char *judge_bytes(const unsigned char *p, size_t n);
+static const char *judge_scheme(const unsigned char *p, size_t n);
+static bool is_name_byte(unsigned char c);
 static bool is_blank(unsigned char c);
 
 
+/* The words that a header has before a token, or a file before its text. */
+
+static const struct {
+    const char  *word;
+    const char  *why;
+} schemes[] = {
+    { "Bearer", "the value begins with \"Bearer\": leave this word out, the "
+                "broker adds it" },
+    { "Basic", "the value begins with \"Basic\": leave this word out, and "
+               "write what is behind it as USER:PASSWORD" },
+    { "Token", "the value begins with \"Token\": leave this word out" },
+    { "Authorization:", "the value begins with \"Authorization:\": write only "
+                        "the token" },
+};
+
+
 vault_line_t *
-vault_lines(const unsigned char *p, size_t n, size_t *count,
-    vault_line_t *bad, const char **why)
+vault_lines(const unsigned char *p, size_t n, size_t *count, vault_bad_t *bad)
 {
-    size_t                 i, number;
+    size_t                 number;
     vault_line_t          *lines, line;
     const unsigned char   *end, *eol;
 
-    memset(bad, 0, sizeof(vault_line_t));
+    memset(bad, 0, sizeof(vault_bad_t));
 
     /* an entry takes more than 16 bytes of text, so this is enough */
 
     lines = calloc(n / VAULT_VALUE_MIN + 1, sizeof(vault_line_t));
 
     if (lines == NULL) {
-        *why = "no memory";
+        bad->why = "no memory";
         return NULL;
     }
 
@@ -73,11 +81,21 @@ vault_lines(const unsigned char *p, size_t n, size_t *count,
 
         memset(&line, 0, sizeof(vault_line_t));
 
-        *why = parse_line(p, (size_t) (eol - p), &line);
+        if (number == 1
+            && ((eol - p >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+                || (eol - p >= 2 && (memcmp(p, "\xff\xfe", 2) == 0
+                                     || memcmp(p, "\xfe\xff", 2) == 0))))
+        {
+            bad->why = "the file begins with a byte order mark: save it as "
+                       "plain text without one";
+        } else {
+            bad->why = parse_line(p, (size_t) (eol - p), &line, bad);
+        }
 
-        if (*why) {
+        if (bad->why) {
             bad->number = number;
-            goto failed;
+            free(lines);
+            return NULL;
         }
 
         if (line.name) {
@@ -86,234 +104,60 @@ vault_lines(const unsigned char *p, size_t n, size_t *count,
         }
     }
 
-    if (*count) {
-        qsort(lines, *count, sizeof(vault_line_t), compare_lines);
-    }
-
-    for (i = 1; i < *count; i++) {
-        if (compare_names(lines[i - 1].name, lines[i - 1].name_len,
-                          lines[i].name, lines[i].name_len)
-            == 0)
-        {
-            *why = "the same name as in line";
-            bad->number = lines[i].number;
-            bad->other = lines[i - 1].number;
-            goto failed;
-        }
-    }
-
-    return lines;
-
-failed:
-
-    free(lines);
-
-    return NULL;
-}
-
-
-size_t
-vault_packed_size(const vault_line_t *lines, size_t count)
-{
-    size_t  i, size;
-
-    size = HEADER_SIZE + count * (OFFSET_SIZE + ENTRY_SIZE);
-
-    for (i = 0; i < count; i++) {
-        size += lines[i].name_len + lines[i].value_len;
-    }
-
-    return size;
-}
-
-
-void
-vault_pack_lines(const vault_line_t *lines, size_t count, unsigned char *dst)
-{
-    size_t    i;
-    uint16_t  len;
-    uint32_t  word, offset;
-
-    word = PACKED_MAGIC;
-    memcpy(dst, &word, 4);
-    word = (uint32_t) count;
-    memcpy(dst + 4, &word, 4);
-
-    offset = (uint32_t) (HEADER_SIZE + count * OFFSET_SIZE);
-
-    for (i = 0; i < count; i++) {
-
-        memcpy(dst + HEADER_SIZE + i * OFFSET_SIZE, &offset, 4);
-
-        len = (uint16_t) lines[i].name_len;
-        memcpy(dst + offset, &len, 2);
-        len = (uint16_t) lines[i].value_len;
-        memcpy(dst + offset + 2, &len, 2);
-
-        offset += ENTRY_SIZE;
-        memcpy(dst + offset, lines[i].name, lines[i].name_len);
-        offset += (uint32_t) lines[i].name_len;
-        memcpy(dst + offset, lines[i].value, lines[i].value_len);
-        offset += (uint32_t) lines[i].value_len;
-    }
-}
-
-
-size_t
-vault_packed_count(const unsigned char *packed, size_t n)
-{
-    uint32_t  magic, count;
-
-    if (n < HEADER_SIZE) {
-        return 0;
-    }
-
-    memcpy(&magic, packed, 4);
-    memcpy(&count, packed + 4, 4);
-
-    if (magic != PACKED_MAGIC || count > (n - HEADER_SIZE) / OFFSET_SIZE) {
-        return 0;
-    }
-
-    return count;
-}
-
-
-const unsigned char *
-vault_packed_find(const unsigned char *packed, size_t n, const char *name,
-    size_t *len)
-{
-    int           rc;
-    size_t        low, high, middle;
-    vault_line_t  entry;
-
-    low = 0;
-    high = vault_packed_count(packed, n);
-
-    while (low < high) {
-
-        middle = low + (high - low) / 2;
-
-        if (!packed_entry(packed, n, middle, &entry)) {
-            return NULL;
-        }
-
-        rc = compare_names((const unsigned char *) name, strlen(name),
-                           entry.name, entry.name_len);
-
-        if (rc == 0) {
-            *len = entry.value_len;
-            return entry.value;
-        }
-
-        if (rc < 0) {
-            high = middle;
-
-        } else {
-            low = middle + 1;
-        }
-    }
-
-    return NULL;
-}
-
-
-/* NULL, with line->name NULL for a line without an entry, or a phrase. */
-
-static const char *
-parse_line(const unsigned char *p, size_t n, vault_line_t *line)
-{
-    size_t  i, name, value;
-
-    for (i = 0; i < n && is_blank(p[i]); i++) { /* void */ }
-
-    if (i == n || p[i] == '#') {
-
-        /* a comment may say what it likes, but in one line */
-
-        if (memchr(p, '\0', n)) {
-            return "a NUL byte: the vault is a text file";
-        }
-
+    if (vault_lines_duplicate(lines, *count, bad)) {
+        free(lines);
         return NULL;
     }
 
-    name = i;
-
-    while (i < n && is_name_byte(p[i], i == name)) {
-        i++;
-    }
-
-    line->name_len = i - name;
-
-    while (i < n && is_blank(p[i])) {
-        i++;
-    }
-
-    if (line->name_len == 0 || i == n || p[i] != '=') {
-        return "not NAME = VALUE, with a name of letters, digits, \"_\", "
-               "\".\" and \"-\" that starts with a letter or \"_\"";
-    }
-
-    if (line->name_len > VAULT_NAME_MAX) {
-        return "the name is longer than 64 bytes";
-    }
-
-    i++;
-
-    while (i < n && is_blank(p[i])) {
-        i++;
-    }
-
-    while (n > i && is_blank(p[n - 1])) {
-        n--;
-    }
-
-    value = i;
-
-    for ( /* void */ ; i < n; i++) {
-
-        if (p[i] == '\r') {
-            return "a carriage return: lines must end in a newline only";
-        }
-
-        if (p[i] < 0x20 || p[i] > 0x7e) {
-            return "the value has a byte that is not printable ASCII";
-        }
-    }
-
-    line->value_len = n - value;
-
-    if (line->value_len >= 2 && (p[value] == '"' || p[value] == '\'')
-        && p[n - 1] == p[value])
-    {
-        return "the value is in quotes, which would be sent as a part of it: "
-               "write it without";
-    }
-
-    if (line->value_len == sizeof(EXAMPLE) - 1
-        && memcmp(p + value, EXAMPLE, sizeof(EXAMPLE) - 1) == 0)
-    {
-        return "the value is still that of vault.example: put the token in "
-               "its place, or take this line out of the vault";
-    }
-
-    if (line->value_len < VAULT_VALUE_MIN) {
-        return "the value is shorter than 16 characters";
-    }
-
-    if (line->value_len > VAULT_VALUE_MAX) {
-        return "the value is longer than 4096 characters";
-    }
-
-    line->name = p + name;
-    line->value = p + value;
-
-    return NULL;
+    return lines;
 }
 
 
-/* Equal names in the order of their lines. */
+/* The first line whose name an earlier one has. */
+
+static bool
+vault_lines_duplicate(const vault_line_t *lines, size_t count,
+    vault_bad_t *bad)
+{
+    size_t         i;
+    vault_line_t  *sorted;
+
+    if (count < 2) {
+        return false;
+    }
+
+    sorted = malloc(count * sizeof(vault_line_t));
+
+    if (sorted == NULL) {
+        bad->why = "no memory";
+        return true;
+    }
+
+    memcpy(sorted, lines, count * sizeof(vault_line_t));
+    qsort(sorted, count, sizeof(vault_line_t), compare_lines);
+
+    for (i = 1; i < count; i++) {
+
+        if (sorted[i].name_len == sorted[i - 1].name_len
+            && memcmp(sorted[i].name, sorted[i - 1].name, sorted[i].name_len)
+               == 0)
+        {
+            bad->why = "the same name as in line";
+            bad->number = sorted[i].number;
+            bad->other = sorted[i - 1].number;
+            bad->name = sorted[i].name;
+            bad->name_len = sorted[i].name_len;
+            break;
+        }
+    }
+
+    free(sorted);
+
+    return bad->why != NULL;
+}
+
+
+/* Equal names are together, in the order of their lines. */
 
 static int
 compare_lines(const void *a, const void *b)
@@ -324,58 +168,227 @@ compare_lines(const void *a, const void *b)
     x = a;
     y = b;
 
-    rc = compare_names(x->name, x->name_len, y->name, y->name_len);
+    if (x->name_len != y->name_len) {
+        return x->name_len < y->name_len ? -1 : 1;
+    }
+
+    rc = memcmp(x->name, y->name, x->name_len);
 
     return rc ? rc : (x->number > y->number) - (x->number < y->number);
 }
 
 
-static int
-compare_names(const unsigned char *a, size_t a_len, const unsigned char *b,
-    size_t b_len)
+static const char *
+judge_name(const unsigned char *p, size_t n)
 {
-    int  rc;
+    size_t  i;
 
-    rc = memcmp(a, b, a_len < b_len ? a_len : b_len);
+    if (n == 0) {
+        return "there is no name before the \"=\"";
+    }
 
-    return rc ? rc : (a_len > b_len) - (a_len < b_len);
+    for (i = 0; i < n; i++) {
+        if (!is_name_byte(p[i])) {
+            return "the name has something else than letters, digits, \"_\", "
+                   "\".\" and \"-\": write NAME = VALUE";
+        }
+    }
+
+    if ((p[0] >= '0' && p[0] <= '9') || p[0] == '.' || p[0] == '-') {
+        return "the name does not begin with a letter or \"_\"";
+    }
+
+    if (n > VAULT_NAME_MAX) {
+        return "the name is longer than 64 characters";
+    }
+
+    if (secret_is_in((const char *) p, n)) {
+        return "what is before the \"=\" looks like a token: write NAME = "
+               "VALUE, and a name of readable words";
+    }
+
+    return NULL;
+}
+
+
+const char *
+vault_lines_judge_value(const unsigned char *p, size_t n)
+{
+    size_t       i;
+    const char  *why;
+
+    if (n == 0) {
+        return "there is no value behind the \"=\"";
+    }
+
+    why = judge_bytes(p, n);
+
+    if (why) {
+        return why;
+    }
+
+    if (n >= 2 && (p[0] == '"' || p[0] == '\'') && p[n - 1] == p[0]) {
+        return "the value is in quotes, which would be sent as a part of it: "
+               "write it without";
+    }
+
+    if (n == sizeof(EXAMPLE) - 1 && memcmp(p, EXAMPLE, n) == 0) {
+        return "the value is still that of vault.example: put the token in "
+               "its place, or take this line out of the vault";
+    }
+
+    why = judge_scheme(p, n);
+
+    if (why) {
+        return why;
+    }
+
+    for (i = 0; i < n; i++) {
+        if (is_blank(p[i])) {
+            return "the value has a blank in it: write only the token, and a "
+                   "comment in a line of its own";
+        }
+    }
+
+    if (n < VAULT_VALUE_MIN) {
+        return "the value is shorter than 16 characters";
+    }
+
+    if (n > VAULT_VALUE_MAX) {
+        return "the value is longer than 4096 characters";
+    }
+
+    return NULL;
+}
+
+
+bool
+vault_lines_is_sealed(const vault_line_t *line)
+{
+    return line->value_len >= sizeof(VAULT_SEAL) - 1
+           && memcmp(line->value, VAULT_SEAL, sizeof(VAULT_SEAL) - 1) == 0;
+}
+
+
+/* NULL, with line->name NULL for a line without an entry, or a phrase. */
+
+static const char *
+parse_line(const unsigned char *p, size_t n, vault_line_t *line,
+    vault_bad_t *bad)
+{
+    size_t                i, end;
+    const char           *why;
+    const unsigned char  *equals;
+
+    for (i = 0; i < n && is_blank(p[i]); i++) { /* void */ }
+
+    if (memchr(p, '\0', n)) {
+        return "there is a NUL byte: the vault is a text file";
+    }
+
+    if (i == n || p[i] == '#') {
+        return NULL;
+    }
+
+    if (memchr(p, '\r', n)) {
+        return "there is a carriage return: lines must end in a newline only";
+    }
+
+    equals = memchr(p, '=', n);
+
+    if (equals == NULL) {
+        return "there is no \"=\": write NAME = VALUE";
+    }
+
+    for (end = (size_t) (equals - p); end > i && is_blank(p[end - 1]); end--) {
+        /* void */
+    }
+
+    why = judge_name(p + i, end - i);
+
+    if (why) {
+        return why;
+    }
+
+    line->name = p + i;
+    line->name_len = end - i;
+
+    i = (size_t) (equals - p) + 1;
+
+    while (i < n && is_blank(p[i])) {
+        i++;
+    }
+
+    while (n > i && is_blank(p[n - 1])) {
+        n--;
+    }
+
+    line->value = p + i;
+    line->value_len = n - i;
+
+    why = vault_lines_is_sealed(line) ? judge_bytes(line->value, n - i)
+                                      : vault_lines_judge_value(p + i, n - i);
+
+    if (why
+        && (line->name_len < SECRET_MIN || line->value_len >= SECRET_MIN))
+    {
+        bad->name = line->name;
+        bad->name_len = line->name_len;
+    }
+
+    return why;
+}
+
+
+static const char *
+judge_bytes(const unsigned char *p, size_t n)
+{
+    size_t  i;
+
+    for (i = 0; i < n; i++) {
+
+        if (p[i] > 0x7e) {
+            return "the value has a character that is not ASCII";
+        }
+
+        if (p[i] == '\0' || p[i] == '\r' || p[i] == '\n') {
+            return "the value is not one line of text";
+        }
+
+        if (p[i] < 0x20 && p[i] != '\t') {
+            return "the value has a control character";
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+judge_scheme(const unsigned char *p, size_t n)
+{
+    size_t  i, len;
+
+    for (i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+
+        len = strlen(schemes[i].word);
+
+        if (n > len && (is_blank(p[len]) || p[len - 1] == ':')
+            && strncasecmp((const char *) p, schemes[i].word, len) == 0)
+        {
+            return schemes[i].why;
+        }
+    }
+
+    return NULL;
 }
 
 
 static bool
-packed_entry(const unsigned char *packed, size_t n, size_t i,
-    vault_line_t *entry)
-{
-    uint16_t  name_len, value_len;
-    uint32_t  offset;
-
-    memcpy(&offset, packed + HEADER_SIZE + i * OFFSET_SIZE, 4);
-
-    if (offset > n || n - offset < ENTRY_SIZE) {
-        return false;
-    }
-
-    memcpy(&name_len, packed + offset, 2);
-    memcpy(&value_len, packed + offset + 2, 2);
-
-    if (n - offset - ENTRY_SIZE < (size_t) name_len + value_len) {
-        return false;
-    }
-
-    entry->name = packed + offset + ENTRY_SIZE;
-    entry->name_len = name_len;
-    entry->value = entry->name + name_len;
-    entry->value_len = value_len;
-
-    return true;
-}
-
-
-static bool
-is_name_byte(unsigned char c, bool first)
+is_name_byte(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'
-           || (!first && ((c >= '0' && c <= '9') || c == '.' || c == '-'));
+           || (c >= '0' && c <= '9') || c == '.' || c == '-';
 }
 
 

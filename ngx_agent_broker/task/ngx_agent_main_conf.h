@@ -26,6 +26,7 @@ typedef struct {
 
 typedef struct {
     ngx_str_t                 vault_file;
+    ngx_str_t                 vault_key_file;
     vault_t                  *vault;        /* until init_module, then NULL */
 
     ngx_str_t                 audit_file;

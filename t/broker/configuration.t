@@ -13,6 +13,7 @@ use AgentTest;
 use ConfCheck;
 use File::Find ();
 use IO::Socket::UNIX;
+use POSIX qw(mkfifo);
 use Test::More;
 
 my $token = 'sk_conf_0123456789abcdef_marker';
@@ -143,25 +144,24 @@ for my $case (
      qr/v4.*cannot be opened: No such file: make it/],
     ['a directory', sub { mkdir $t->dir . '/v5', 0700; $t->dir . '/v5' },
      qr/v5" is not a regular file/],
-    ['with a short value', sub { $t->write('v6', "# one\napi = short\n", 0600) },
-     qr/line 2/],
-    ['with a control byte', sub {
-        $t->write('v7', "api = $token\x01\n", 0600) }, qr/line 1/],
+    ['that is a FIFO', sub { my $f = $t->dir . '/fifo'; mkfifo($f, 0600); $f },
+     qr/fifo" is not a regular file/],
+    ['that is a socket', sub {
+        my $f = $t->dir . '/sock';
+        IO::Socket::UNIX->new(Local => $f, Listen => 1) or die $!;
+        $f }, qr/sock" cannot be opened: it is a socket/],
+    ['that is too large', sub {
+        $t->write('v15', join('', ("# a comment\n") x 90000), 0600) },
+     qr/v15" is larger than 1 MiB/],
     ['with an entry twice', sub {
         $t->write('v8', "api = $token\nb = 0123456789abcdef0\napi = $token\n",
-                  0600) }, qr/line 3/],
+                  0600) }, qr/v8", line 3, entry "api": the same name as in line 1/],
     ['with two names', sub {
         my $v = $t->write('v9', "api = $token\n", 0600);
         link $v, "$v.link"; $v }, qr/2 names/],
     ['as it is shipped', sub { $t->write('v11',
         $t->read("$AgentTest::ROOT/conf/vault.example"), 0600) },
-     qr/v11", line \d+: .* still that of vault\.example: put the token in/],
-    ['with a value in double quotes', sub {
-        $t->write('v12', "\napi = \"$token\"\n", 0600) },
-     qr/line 2: the value is in quotes.*write it without/],
-    ['with a value in quotes', sub {
-        $t->write('v13', "api = '$token' \n", 0600) },
-     qr/line 1: the value is in quotes.*write it without/],
+     qr/v11", line \d+, entry "example_api": .* still that of vault\.example: put the token in/],
     ['in a directory that others write', sub {
         $t->write('open/vault', "api = $token\n", 0600);
         chmod 0777, $t->dir . '/open'; $t->dir . '/open/vault' },
@@ -173,12 +173,117 @@ for my $case (
             $words);
 }
 
-{
-    my $file = $t->write('v10', "api = short_marker\n", 0600);
-    my ($ok, $said) = try(http('', vault => "agent_vault $file;"));
-    unlike($said . $t->read("$prefix/error.log"), qr/short_marker/,
-           'a value of the vault that is refused is not shown');
-}
+# Each mistake in a line: what is said with the file and the line, the entry
+# if it is surely a name, and never a part of the value.
+subtest 'G-061 each mistake in the vault is named by its line and entry' => sub {
+    my $file = $t->dir . '/lines';
+    for my $case (
+        ["api = short_marker",     'api', qr/shorter than 16/],
+        ["api = ",                 'api', qr/no value/],
+        ["api = $token\x01",       'api', qr/control character/],
+        ["api = $token\x7f",       'api', qr/not ASCII/],
+        ["api = $token\xc3\xa9",   'api', qr/not ASCII/],
+        ["api = $token\r",         undef, qr/carriage return/],
+        ["api = $token\0",         undef, qr/NUL byte/],
+        ["api = \"$token\"",       'api', qr/in quotes.*write it without/],
+        ["api = '$token' ",        'api', qr/in quotes.*write it without/],
+        ["api = Bearer $token",    'api', qr/begins with "Bearer": leave this/],
+        ["api = bearer\t$token",   'api', qr/begins with "Bearer"/],
+        ["api = Basic $token",     'api', qr/begins with "Basic"/],
+        ["api = Authorization: Bearer $token", 'api',
+         qr/begins with "Authorization:"/],
+        ["api = $token $token",    'api', qr/has a blank in it/],
+        ["api = $token # mine",    'api', qr/has a blank in it/],
+        ["api = " . 'x' x 4097,    'api', qr/longer than 4096/],
+        ["api = {gcm1}AAAA",       'api', qr/is sealed: name its key/],
+        [$token,                   undef, qr/no "="/],
+        ["Bearer $token",          undef, qr/no "="/],
+        ["api $token",             undef, qr/no "="/],
+        ["$token = api",           undef, qr/looks like a token/],
+        ["$token = api_internal_readonly", undef, qr/looks like a token/],
+        ["$token==",               undef, qr/looks like a token/],
+        [" = $token",              undef, qr/no name/],
+        ["a:$token = $token",      undef, qr/something else than letters/],
+        ["1 = $token",             undef, qr/does not begin with a letter/],
+        ['a' x 65 . " = $token",   undef, qr/longer than 64/],
+    ) {
+        my ($line, $entry, $words) = @$case;
+        $t->write('lines', "# one\n$line\n", 0600);
+        my $at = qr/\[emerg\] vault "\Q$file\E", line 2/;
+        $at = qr/$at, entry "$entry"/ if defined $entry;
+        refused($line =~ s/[^ -~]/?/gr, http('', vault => "agent_vault $file; #!"),
+                qr/$at: .*$words/);
+        my (undef, $said) = try(http('', vault => "agent_vault $file;"));
+        unlike($said . $t->read("$prefix/error.log"),
+               qr/short_marker|conf_0123|x{20}|ghp_/, 'nothing of it is shown');
+    }
+    $t->write('lines', "\xef\xbb\xbfapi = $token\n", 0600);
+    refused('a byte order mark', http('', vault => "agent_vault $file; #!"),
+            qr/line 1: the file begins with a byte order mark/);
+};
+
+
+# Every place of nginx.conf where a token may be pasted: none of it is printed.
+subtest 'G-061 a token pasted into nginx.conf is not printed' => sub {
+    my $jwt = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJrMSJ9.' . 'Zm9v' x 40;
+    for my $pasted ($token, 'ghp_abcdefghijklmnopqrstuvwxyzABCDEFGHIJ',
+                    'sk-proj-abcdefghijklmnopqrstuvwx', 'AKIAIOSFODNN7EXAMPLE',
+                    $jwt, '550e8400-e29b-41d4-a716-446655440000')
+    {
+        for my $case (
+            ['bearer',        host("bearer $pasted; #!"),
+             qr/"bearer" directive, which (?:looks like a token|is not the name)/],
+            ['bearer, as a header', host("bearer \"Bearer $pasted\"; #!"),
+             qr/"bearer" directive, which is not the name of an entry/],
+            ['bearer, two words', host("bearer Bearer $pasted; #!"),
+             qr/invalid number of arguments in "bearer"/],
+            ['bearer without a vault', http("agent_policy a {\nhost h.example "
+                . "{\nbearer $pasted; #!\n}\n}", vault => ''), qr/"bearer"/],
+            ['a directive of a host', host("$pasted; #!"),
+             qr/what looks like a token is in the place of a directive/],
+            ['the second directive of a host',
+             host("hint x;\n\n  # x\n\"$pasted\" x; #!"),
+             qr/what looks like a token is in the place of a directive/],
+            ['bearer=', host("bearer=$pasted; #!"),
+             qr/what looks like a token is in the place of a directive/],
+            ['a directive of a policy', policy("host a.example;\n$pasted; #!"),
+             qr/what looks like a token is in the place of a directive/],
+            ['a directive behind ours', http("agent_tasks 10;\n"
+                . "agent_policy a {\n}\n$pasted; #!"),
+             qr/what looks like a token is in the place of a directive/],
+            ['env', policy("env OPENAI_API_KEY=$pasted; #!"), qr/"env"/],
+            ['launchers', policy("launchers user:$pasted; #!"), qr/"launchers"/],
+            ['methods', host("methods $pasted; #!"), qr/"methods"/],
+            ['private', host("private $pasted; #!"), qr/"private"/],
+            ['path', host("path $pasted; #!"), qr/"path"/],
+            ['a host', policy("host https://user:$pasted\@api.internal/; #!"),
+             qr/"host"/],
+            ['a limit', policy("memory $pasted; #!"), qr/"memory"/],
+            ['a bound', policy("requests $pasted; #!"), qr/"requests"/],
+            ['a switch', host("plaintext $pasted; #!"), qr/"plaintext"/],
+            ['mount_secrets', policy("mount_secrets $pasted; #!"),
+             qr/"mount_secrets"/],
+            ['agent_vault', http('', vault => "agent_vault $pasted; #!"),
+             qr/"agent_vault" directive: it looks like a token/],
+            ['its key', http('', vault => "agent_vault $vault key=$pasted; #!"),
+             qr/it looks like the key itself/],
+            ['its second word', http('', vault => "agent_vault $vault $pasted; #!"),
+             qr/must be key=FILE/],
+            ['agent_ca', http("agent_ca $pasted; #!"), qr/"agent_ca"/],
+        ) {
+            my ($where, $text, $words) = @$case;
+            next if $pasted ne $token && $where !~ /^(?:bearer|a directive|env)/;
+            refused("$where: " . substr($pasted, 0, 8), $text, $words);
+            my (undef, $said) = try($text);
+            unlike($said . $t->read("$prefix/error.log"),
+                   qr/\Q${\substr($pasted, 4, 12)}\E/, "$where: it is not shown");
+        }
+    }
+    refused('control: an ordinary name is', host("bearer no_such_entry; #!"),
+            qr/"no_such_entry" is not in the vault/);
+    refused('control: an ordinary word is', policy("memory a_lot; #!"),
+            qr/"a_lot" in "memory"/);
+};
 
 
 accepted('quotes that are a part of a value', http('', vault => 'agent_vault '
@@ -200,7 +305,7 @@ refused('a credential for TRACE',
         host("methods TRACE;\nbearer api;\n} #!\nhost b.internal {"),
         qr/TRACE/);
 refused('a credential by a strange name',
-        host("bearer 'a b';\n} #!\nhost b.internal {"), qr/is not a name/);
+        host("bearer 'a b'; #!"), qr/"bearer" directive, which is not the name/);
 
 
 # Names

@@ -37,7 +37,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const unsigned char   *value;
 
     err[0] = '\0';
-    vault = vault_parse("v", data, size, err);
+    vault = vault_parse("v", data, size, NULL, err);
 
     if (vault == NULL) {
         check_error(data, size, err);
@@ -95,6 +95,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(packed);
         vault_free(vault);
     }
+
+    vault_free(vault_parse("v", data, size,
+                           (const unsigned char *) "a key of 32 bytes, for "
+                                                   "sealed values", err));
 
     value = vault_packed_find(data, size, "api_internal", &len);
     must(value == NULL || (value >= data && len <= size

@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-#include "policy/vault.h"
+#include "policy/vault_internal.h"
 
 
 #define SECRET   "sk_live_0123456789abcdef"
@@ -30,7 +30,7 @@ parse(const char *text, size_t n, char *err)
     exact = malloc(n ? n : 1);
     memcpy(exact, text, n);
     err[0] = '\0';
-    vault = vault_parse("the-vault", exact, n, err);
+    vault = vault_parse("the-vault", exact, n, NULL, err);
     free(exact);
 
     return vault;
@@ -77,7 +77,7 @@ test_accepted(void **state)
         "   \t\n"
         "api_internal = " SECRET "\n"
         "  # another\n"
-        "\tgit.ro-2\t=\t  a # b = c and 'd'  \t\n"
+        "\tgit.ro-2\t=\t  a#b=c,and'd'=='e'  \t\n"
         "_x=0123456789abcdef\n"
         "last = " OTHER;
 
@@ -88,7 +88,7 @@ test_accepted(void **state)
 
     assert_int_equal(vault_count(vault), 4);
     assert_value(vault, "api_internal", SECRET);
-    assert_value(vault, "git.ro-2", "a # b = c and 'd'");
+    assert_value(vault, "git.ro-2", "a#b=c,and'd'=='e'");
     assert_value(vault, "_x", "0123456789abcdef");
     assert_value(vault, "last", OTHER);
     assert_value(vault, "api_interna", NULL);
@@ -109,7 +109,7 @@ test_accepted(void **state)
 static void
 test_refused(void **state)
 {
-    char      err[VAULT_ERROR_MAX], line[32];
+    char      err[VAULT_ERROR_MAX], line[64];
     size_t    i;
     vault_t  *vault;
 
@@ -117,35 +117,67 @@ test_refused(void **state)
         const char  *text;
         size_t       n;                 /* 0: up to the NUL */
         int          line;
+        const char  *entry;             /* NULL: none is named */
         const char  *says;
     } rows[] = {
-        { "a = " SECRET "\r\nb = " OTHER "\r\n", 0, 1, "carriage return" },
-        { "a = " SECRET "\n\nb = " SECRET "\x01\n", 0, 3, "printable" },
-        { "a = " SECRET "\t" SECRET "\n", 0, 1, "printable" },
-        { "a = " SECRET "\x7f\n", 0, 1, "printable" },
-        { "a = " SECRET "\xc3\xa9\n", 0, 1, "printable" },
-        { "\n\na = " SECRET "\0" SECRET "\n", 7 + 2 * 24, 3, "printable" },
-        { "# x\0y\n", 6, 1, "NUL" },
-        { "a = " SECRET "\nb = 0123456789abcde\n", 0, 2,
+        { "a = " SECRET "\r\nb = " OTHER "\r\n", 0, 1, NULL,
+          "carriage return" },
+        { "# x\r\na = " SECRET "\r\n", 0, 2, NULL, "carriage return" },
+        { "a = " SECRET "\n\nb = " SECRET "\x01\n", 0, 3, "b",
+          "control character" },
+        { "a = " SECRET "\x7f\n", 0, 1, "a", "not ASCII" },
+        { "a = " SECRET "\xc3\xa9\n", 0, 1, "a", "not ASCII" },
+        { "a = " SECRET "\t" SECRET "\n", 0, 1, "a", "a blank" },
+        { "a = " SECRET " " SECRET "\n", 0, 1, "a", "a blank" },
+        { "a = " SECRET " # mine\n", 0, 1, "a", "a blank" },
+        { "a = \"" SECRET "\"\n", 0, 1, "a", "in quotes" },
+        { "a = '" SECRET "'\n", 0, 1, "a", "in quotes" },
+        { "a = \"Bearer " SECRET "\"\n", 0, 1, "a", "in quotes" },
+        { "a = Bearer " SECRET "\n", 0, 1, "a", "begins with \"Bearer\"" },
+        { "a = bearer\t" SECRET "\n", 0, 1, "a", "begins with \"Bearer\"" },
+        { "a=BEARER  " SECRET "\n", 0, 1, "a", "begins with \"Bearer\"" },
+        { "a = Basic " SECRET "\n", 0, 1, "a", "begins with \"Basic\"" },
+        { "a = token " SECRET "\n", 0, 1, "a", "begins with \"Token\"" },
+        { "a = Authorization: Bearer " SECRET "\n", 0, 1, "a",
+          "begins with \"Authorization:\"" },
+        { "a = Authorization:" SECRET "\n", 0, 1, "a",
+          "begins with \"Authorization:\"" },
+        { "\n\na = " SECRET "\0" SECRET "\n", 7 + 2 * 24, 3, NULL, "NUL" },
+        { "# x\0y\n", 6, 1, NULL, "NUL" },
+        { "a = " SECRET "\nb = 0123456789abcde\n", 0, 2, "b",
           "shorter than 16" },
-        { "a = \n", 0, 1, "shorter than 16" },
-        { "a =                                       \n", 0, 1,
+        { "a = \n", 0, 1, "a", "no value" },
+        { "a =                                       \n", 0, 1, "a",
+          "no value" },
+        { "a=", 0, 1, "a", "no value" },
+        { SECRET "\n", 0, 1, NULL, "no \"=\"" },
+        { "Bearer " SECRET "\n", 0, 1, NULL, "no \"=\"" },
+        { "# ok\n" SECRET " api_internal\n", 0, 2, NULL, "no \"=\"" },
+        { SECRET "==\n", 0, 1, NULL, "looks like a token" },
+        { SECRET " = api_internal\n", 0, 1, NULL, "looks like a token" },
+        { SECRET " = api_internal_readonly\n", 0, 1, NULL,
+          "looks like a token" },
+        { "ghp_" OTHER " = api_internal_readonly\n", 0, 1, NULL,
+          "looks like a token" },
+        { "correct-horse-sk_live = api_internal\n", 0, 1, NULL,
           "shorter than 16" },
-        { SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "# ok\n" SECRET " api_internal\n", 0, 2, "NAME = VALUE" },
-        { "= " SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "1a = " SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "-a = " SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "a b = " SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "\xef\xbb\xbf" "a = " SECRET "\n", 0, 1, "NAME = VALUE" },
-        { "api:x = " SECRET "\n", 0, 1, "NAME = VALUE" },
+        { "api_internal_readonly = short\n", 0, 1, NULL, "shorter than 16" },
+        { "= " SECRET "\n", 0, 1, NULL, "no name" },
+        { "1a = " SECRET "\n", 0, 1, NULL, "does not begin with" },
+        { "-a = " SECRET "\n", 0, 1, NULL, "does not begin with" },
+        { ".a = " SECRET "\n", 0, 1, NULL, "does not begin with" },
+        { "a b = " SECRET "\n", 0, 1, NULL, "something else than letters" },
+        { "api:x = " SECRET "\n", 0, 1, NULL, "something else than letters" },
+        { "\xef\xbb\xbf" "a = " SECRET "\n", 0, 1, NULL, "byte order mark" },
+        { "\xff\xfe" "a\0=\0", 6, 1, NULL, "byte order mark" },
         { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-          " = " SECRET "\n", 0, 1, "longer than 64" },
-        { "b = " SECRET "\na = " SECRET "\n#\nb = " OTHER "\n", 0, 4,
+          " = " SECRET "\n", 0, 1, NULL, "longer than 64" },
+        { "b = " SECRET "\na = " SECRET "\n#\nb = " OTHER "\n", 0, 4, "b",
           "the same name as in line 1" },
-        { "a = " SECRET "\na = " SECRET "\n", 0, 2,
+        { "a = " SECRET "\na = " SECRET "\n", 0, 2, "a",
           "the same name as in line 1" },
-        { SECRET " = api_internal\n", 0, 1, "shorter than 16" },
+        { "a = replace-this-with-the-token\n", 0, 1, "a", "vault.example" },
+        { "a = {gcm1}AAAA\n", 0, 1, "a", "key=KEYFILE" },
     };
 
     (void) state;
@@ -157,7 +189,10 @@ test_refused(void **state)
 
         expect(vault == NULL, "row %zu is accepted", i);
 
-        (void) snprintf(line, sizeof(line), "line %d:", rows[i].line);
+        (void) snprintf(line, sizeof(line), "line %d%s%s%s:", rows[i].line,
+                        rows[i].entry ? ", entry \"" : "",
+                        rows[i].entry ? rows[i].entry : "",
+                        rows[i].entry ? "\"" : "");
 
         expect(strstr(err, line) != NULL, "row %zu: no \"%s\" in: %s", i,
                line, err);
@@ -199,10 +234,10 @@ test_value_bytes(void **state)
 
             vault = parse(text, n, err);
 
-            /* a tab at an end is trimmed like a space */
+            /* at an end a blank is left out */
 
-            if ((c >= 0x20 && c < 0x7f)
-                || (c == '\t' && (at == 4 || at == n - 2)))
+            if ((c > 0x20 && c < 0x7f)
+                || ((c == ' ' || c == '\t') && (at == 4 || at == n - 2)))
             {
                 expect(vault != NULL, "byte %02x at %zu: %s", c, at, err);
             } else {
@@ -319,6 +354,189 @@ test_packed(void **state)
 }
 
 
+/* Sealed values. */
+
+static const unsigned char  seal_key[VAULT_KEY_SIZE] =
+    "a key of 32 bytes, not random..";
+static const unsigned char  other_key[VAULT_KEY_SIZE] =
+    "another key of 32 bytes .......";
+
+
+/* Appends "NAME = sealed value" to the text: the new end. */
+
+static char *
+put_sealed(char *p, const char *name, const char *of, const char *value)
+{
+    size_t        n;
+    vault_line_t  line;
+
+    memset(&line, 0, sizeof(line));
+    line.name = (const unsigned char *) of;
+    line.name_len = strlen(of);
+    line.value = (const unsigned char *) value;
+    line.value_len = strlen(value);
+
+    p += sprintf(p, "%s = ", name);
+    n = vault_seal_value(seal_key, &line, p);
+    assert_true(n > 0 && n <= VAULT_SEALED_MAX);
+    p += n;
+    *p++ = '\n';
+    *p = '\0';
+
+    return p;
+}
+
+
+static void
+test_sealed(void **state)
+{
+    char      err[VAULT_ERROR_MAX], *text, *p, *longest;
+    vault_t  *vault;
+
+    (void) state;
+
+    text = malloc(64 * 1024);
+    longest = malloc(VAULT_VALUE_MAX + 1);
+    memset(longest, 'x', VAULT_VALUE_MAX);
+    longest[VAULT_VALUE_MAX] = '\0';
+
+    p = put_sealed(text, "b", "b", SECRET);
+    p = put_sealed(p, "a", "a", OTHER);
+    p = put_sealed(p, "c", "c", longest);
+    p = put_sealed(p, "d", "d", SECRET);
+    p = put_sealed(p, "e", "e", "0123456789abcdef");
+
+    vault = vault_parse("v", (unsigned char *) text, (size_t) (p - text),
+                        seal_key, err);
+    expect(vault != NULL, "%s", err);
+    assert_int_equal(vault_count(vault), 5);
+    assert_value(vault, "a", OTHER);
+    assert_value(vault, "b", SECRET);
+    assert_value(vault, "c", longest);
+    assert_value(vault, "d", SECRET);
+    assert_value(vault, "e", "0123456789abcdef");
+    vault_free(vault);
+
+    /* with the same key and value, no text comes twice */
+
+    (void) put_sealed(text, "a", "a", SECRET);
+    (void) put_sealed(longest, "a", "a", SECRET);
+    assert_string_not_equal(text, longest);
+
+    free(longest);
+    free(text);
+}
+
+
+static void
+sealed_is_refused(const char *what, const char *text,
+    const unsigned char *key, const char *says)
+{
+    char      err[VAULT_ERROR_MAX];
+    vault_t  *vault;
+
+    vault = vault_parse("v", (const unsigned char *) text, strlen(text), key,
+                        err);
+    expect(vault == NULL, "%s: accepted", what);
+    expect(strstr(err, says) != NULL, "%s: no \"%s\" in: %s", what, says,
+           err);
+    expect(strstr(err, "sk_live") == NULL && strstr(err, "ABCDEFG") == NULL,
+           "%s shows a value: %s", what, err);
+}
+
+
+static void
+test_sealed_refused(void **state)
+{
+    char    text[1024], two[1024], again[1024], *p, *end, value[4];
+    size_t  i;
+
+    (void) state;
+
+    end = put_sealed(put_sealed(text, "a", "a", SECRET), "b", "b", OTHER);
+
+    sealed_is_refused("another key", text, other_key,
+                      "line 1, entry \"a\": the value does not open, and no "
+                      "other entry does: this is not the key");
+
+    (void) put_sealed(two, "a", "a", SECRET);
+    sealed_is_refused("another key, of one entry", two, other_key,
+                      "line 1, entry \"a\": the value does not open, and no "
+                      "other entry does: this is not the key");
+
+    sealed_is_refused("no key", text, NULL,
+                      "line 1, entry \"a\": the value is sealed: name its "
+                      "key, \"agent_vault FILE key=KEYFILE\"");
+
+    (void) put_sealed(put_sealed(two, "a", "b", SECRET), "b", "b", OTHER);
+    sealed_is_refused("moved from an entry that is there", two, seal_key,
+                      "line 1, entry \"a\": the value was sealed for another "
+                      "entry, and does not open as this one: it is that of "
+                      "\"b\"");
+
+    (void) put_sealed(put_sealed(two, "a", "z", SECRET), "b", "b", OTHER);
+    sealed_is_refused("moved from an entry that is not there", two, seal_key,
+                      "line 1, entry \"a\": the value was changed or cut, or "
+                      "was sealed for another name or key; other entries");
+
+    p = put_sealed(two, "a", "a", SECRET);
+    (void) sprintf(p, "b = %s\n", OTHER);
+    sealed_is_refused("one in clear", two, seal_key,
+                      "line 2, entry \"b\": the value is not sealed, and with "
+                      "a key all must be: run \"agent-vault seal\"");
+
+    sealed_is_refused("nothing behind it", "a = {gcm1}\n", seal_key,
+                      "entry \"a\": there is nothing behind {gcm1}");
+    sealed_is_refused("three characters of base64", "a = {gcm1}AAA\n",
+                      seal_key, "is cut, or is not base64: its length");
+    sealed_is_refused("no base64", "a = {gcm1}A*AA\n", seal_key,
+                      "entry \"a\": the text behind {gcm1} is not base64");
+    sealed_is_refused("a short text", "a = {gcm1}AAAA\n", seal_key,
+                      "entry \"a\": the text behind {gcm1} is cut: it is "
+                      "shorter than any sealed value");
+
+    /* each of its characters matters, the last bits of the base64 too */
+
+    for (p = strchr(text, '}') + 1; *p != '\n'; p++) {
+
+        i = (size_t) (p - text);
+        (void) strcpy(again, text);
+        again[i] = (char) (again[i] == 'A' ? 'B' : 'A');
+        sealed_is_refused("one character changed", again, seal_key,
+                          "line 1, entry \"a\": the ");
+
+        /* and it cannot be cut, with the other entry behind it */
+
+        (void) strcpy(again, text);
+        memmove(again + i, strchr(text, '\n'),
+                strlen(strchr(text, '\n')) + 1);
+        sealed_is_refused("cut", again, seal_key, "line 1, entry \"a\": t");
+    }
+
+    /* a nul, a blank and a longer text in the place of a character */
+
+    for (i = 0; i < 3; i++) {
+        (void) strcpy(value, i == 0 ? " " : i == 1 ? "\t" : "==");
+        (void) strcpy(again, text);
+        p = strchr(again, '\n');
+        memmove(p + strlen(value), p, strlen(p) + 1);
+        memcpy(p - 1, value, strlen(value));
+        sealed_is_refused("something else behind it", again, seal_key, "t");
+    }
+
+    assert_true(end > text);
+
+    /* what opens must be a value as well */
+
+    (void) put_sealed(two, "a", "a", "Bearer " SECRET);
+    sealed_is_refused("a sealed Bearer", two, seal_key,
+                      "entry \"a\": the value begins with \"Bearer\"");
+    (void) put_sealed(two, "a", "a", SECRET "\n" SECRET);
+    sealed_is_refused("a sealed end of line", two, seal_key,
+                      "entry \"a\": the value is not one line of text");
+}
+
+
 /* The files: each test has a fresh directory 0700 with a good vault 0600. */
 
 static int
@@ -376,7 +594,7 @@ expect_loads(const char *what)
     char      err[VAULT_ERROR_MAX];
     vault_t  *vault;
 
-    vault = vault_load(path, geteuid(), err);
+    vault = vault_load(path, NULL, geteuid(), err);
     expect(vault != NULL, "%s: %s", what, err);
     assert_value(vault, "a", SECRET);
     vault_free(vault);
@@ -390,7 +608,7 @@ expect_refused(const char *what, const char *file, uid_t owner,
     char      err[VAULT_ERROR_MAX];
     vault_t  *vault;
 
-    vault = vault_load(file, owner, err);
+    vault = vault_load(file, NULL, owner, err);
     expect(vault == NULL, "%s is accepted", what);
     expect(strstr(err, says) != NULL, "%s: no \"%s\" in: %s", what, says,
            err);
@@ -529,7 +747,7 @@ test_owner(void **state)
     /* root reads a file of the broker's user, and no one else's */
 
     assert_int_equal(chown(path, NOBODY, NOBODY), 0);
-    vault = vault_load(path, NOBODY, err);
+    vault = vault_load(path, NULL, NOBODY, err);
     expect(vault != NULL, "the owner's file: %s", err);
     vault_free(vault);
 
@@ -539,14 +757,14 @@ test_owner(void **state)
     /* root's file is fine for any user */
 
     assert_int_equal(chown(path, 0, 0), 0);
-    vault = vault_load(path, NOBODY, err);
+    vault = vault_load(path, NULL, NOBODY, err);
     expect(vault != NULL, "root's file: %s", err);
     vault_free(vault);
 
     assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
     expect_refused("another's directory", path, 0, "belongs to uid 65534");
 
-    vault = vault_load(path, NOBODY, err);
+    vault = vault_load(path, NULL, NOBODY, err);
     expect(vault != NULL, "the owner's directory: %s", err);
     vault_free(vault);
 
@@ -593,7 +811,7 @@ test_relative(void **state)
     assert_non_null(getcwd(was, sizeof(was)));
     assert_int_equal(chdir(dir), 0);
 
-    vault = vault_load("vault", geteuid(), err);
+    vault = vault_load("vault", NULL, geteuid(), err);
     assert_int_equal(chdir(was), 0);
     expect(vault != NULL, "%s", err);
     vault_free(vault);
@@ -608,13 +826,17 @@ main(void)
 {
     const struct CMUnitTest  tests[] = {
         PROMISE("entries, comments and blank lines are read", test_accepted),
-        PROMISE("C-015 a refusal names the line and the cause, never the "
-                "value", test_refused),
+        PROMISE("C-015 G-061 a refusal names line, entry and cause, never "
+                "the value", test_refused),
         PROMISE("C-015 no byte of a value is anything but printable ASCII",
                 test_value_bytes),
         PROMISE("a value has 16 to 4096 characters", test_lengths),
         PROMISE("the packed form is found by name, and damaged gives nothing "
                 "from outside", test_packed),
+        PROMISE("sealed values open with their key, and no two texts are the "
+                "same", test_sealed),
+        PROMISE("a sealed value that does not open is refused with its "
+                "entry and why", test_sealed_refused),
         FILE_PROMISE("C-021 a vault that group or others can touch is "
                      "refused, with the command that mends it",
                      test_file_modes),
