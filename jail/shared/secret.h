@@ -12,8 +12,8 @@
  * Its parts are what "_", "-", "." and "+" separate.  One is readable when it
  * is a number that may have a unit of 2 letters, or letters that may end in 4
  * digits: up to 20 of one case, or words of at least 3 letters with a capital
- * each (internalApiKey).  Random text is not: of 24 letters and digits 1 text in
- * 100,000 is readable, of 16 one in 3,000 (in 100 if all are small letters).
+ * each (internalApiKey).  Random text is not: of 24 letters and digits 1 text
+ * in 100,000 is readable, of 16 one in 3,000 (in 100 if all are small letters).
  * A passphrase of words is, like a name; nothing tells them apart.
  */
 
