@@ -76,7 +76,8 @@
  *                (what a user may make the broker do) ngx_agent_zone.h
  *                ngx_agent_zone.c ngx_agent_snapshots.c (policies)
  *                ngx_agent_slot.c ngx_agent_share.c ngx_agent_usage.c
- *                ngx_agent_refusals.c ngx_agent_logged.c (shared memory)
+ *                ngx_agent_listed.c ngx_agent_refusals.c ngx_agent_logged.c
+ *                (shared memory)
  *                ngx_agent_wait.c (in order for a share) ngx_agent_policies.c
  *                (what a worker reads of policies) ngx_agent_main_conf.h
  *                ngx_agent_lease.c ngx_agent_state.c

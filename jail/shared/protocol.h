@@ -27,7 +27,8 @@
  *   -> {"op":"close","reason":WORD,"exit_code":NUMBER or null,
  *       "usage":{NAME:NUMBER,...}}
  *   <- {"ok":true,"egress":{"allowed":NUMBER,"denied":[...],
- *       "denied_count":NUMBER,"audit_lines":NUMBER}}
+ *       "denied_count":NUMBER,"failed":[...],"failed_count":NUMBER,
+ *       "audit_lines":NUMBER}}
  *
  *   -> {"v":1,"op":"resume","task_id":ID,"lease":TEXT}     and the sockets
  *   <- {"ok":true,"lease":TEXT}

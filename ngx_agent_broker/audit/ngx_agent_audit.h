@@ -115,6 +115,7 @@ struct ngx_agent_ctx_s {
     unsigned               websocket:1;     /* is asked for, and allowed */
     unsigned               odd_names:1;     /* of headers: with "_", "." ... */
     unsigned               sent:1;          /* a byte went to the upstream */
+    unsigned               listed:1;        /* among the task's refusals */
     unsigned               spent:1;         /* its connection is not kept */
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;

@@ -14,6 +14,7 @@ static void ngx_agent_events_addresses(audit_line_t *line,
     ngx_agent_ctx_t *ctx);
 static void ngx_agent_events_request_line(ngx_http_request_t *r,
     ngx_str_t *text);
+static void ngx_agent_events_failed(ngx_agent_ctx_t *ctx);
 static ngx_agent_reason_e ngx_agent_events_failure(ngx_http_request_t *r);
 static void ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
@@ -191,6 +192,8 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
                     ctx->address.len, 64);
 
     if (ctx->failure) {
+        ngx_agent_events_failed(ctx);
+
         audit_line_word(&line, "failure",
                         ngx_agent_reason(ctx->failure)->word);
 
@@ -206,6 +209,29 @@ ngx_agent_events_end(ngx_agent_ctx_t *ctx, ngx_uint_t status)
     audit_line_number(&line, "vault", ctx->sent ? (int64_t) ctx->vault : 0);
 
     ngx_agent_audit_gather(&line, ctx->task->id);
+}
+
+
+/* In the task's result, unless that has it as refused or unanswered. */
+
+static void
+ngx_agent_events_failed(ngx_agent_ctx_t *ctx)
+{
+    char         text[NGX_AGENT_HINT_MAX];
+    const char  *hint;
+
+    if (ctx->listed || ctx->failure == NGX_AGENT_REASON_ABORTED) {
+        return;
+    }
+
+    hint = ngx_agent_reason(ctx->failure)->hint;
+
+    if (ctx->why) {
+        (void) snprintf(text, sizeof(text), "%s (%s)", hint, ctx->why);
+        hint = text;
+    }
+
+    ngx_agent_listed_failed(ctx->task->id, &ctx->target, ctx->failure, hint);
 }
 
 
@@ -322,7 +348,7 @@ ngx_agent_events_log(ngx_http_request_t *r)
 
     (void) ngx_agent_audit_write(&line, task->id);
 
-    ngx_agent_usage_refuse(task->id, &nothing, reason, 0,
+    ngx_agent_listed_refused(task->id, &nothing, reason, 0,
                            ngx_agent_reason(reason)->hint);
 
     return NGX_OK;
@@ -549,6 +575,7 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     audit_line_word(&line, "reason", reason);
     audit_line_number(&line, "allowed", (int64_t) view->allowed);
     audit_line_number(&line, "denied", (int64_t) view->denied);
+    audit_line_number(&line, "failed", (int64_t) view->failed);
     ngx_agent_counted_keys(&line, view);
 
     if (view->unlogged) {

@@ -43,17 +43,19 @@ ngx_agent_unfinished(ngx_agent_ctx_t *ctx, ngx_uint_t is_counted)
                     "connection was closed: it was %s", waiting);
 
     if (!is_counted) {
-        ngx_agent_usage_unfinished(ctx->task->id);
+        ngx_agent_listed_unfinished(ctx->task->id);
     }
+
+    ctx->listed = 1;
 
     /* what is known to have gone wrong says more than that nothing came */
 
     if (ctx->failure && ctx->failure != NGX_AGENT_REASON_ABORTED) {
-        ngx_agent_usage_refuse(ctx->task->id, &ctx->target, ctx->failure, 0,
+        ngx_agent_listed_refused(ctx->task->id, &ctx->target, ctx->failure, 0,
                                ngx_agent_reason(ctx->failure)->hint);
 
     } else {
-        ngx_agent_usage_refuse(ctx->task->id, &ctx->target,
+        ngx_agent_listed_refused(ctx->task->id, &ctx->target,
                                NGX_AGENT_REASON_ABORTED, 0, hint);
     }
 

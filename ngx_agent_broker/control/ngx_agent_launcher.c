@@ -295,8 +295,7 @@ ngx_agent_launcher_idle(ngx_agent_task_t *task)
 void
 ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
 {
-    json_t                 *denied, *egress, *reply;
-    ngx_uint_t              count;
+    json_t                 *listed, *egress, *reply;
     ngx_agent_slot_view_t   view;
 
     l->task->idle = NULL;
@@ -309,7 +308,7 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
 
     (void) ngx_agent_audit_flush();
 
-    denied = ngx_agent_usage_refusals(l->task->id, &count);
+    listed = ngx_agent_listed(l->task->id);
 
     if (ngx_agent_slot_view(l->task->id, &view) != NGX_OK) {
         ngx_memzero(&view, sizeof(ngx_agent_slot_view_t));
@@ -320,11 +319,12 @@ ngx_agent_launcher_closed(ngx_agent_launcher_t *l)
                    : json_string_value(json_object_get(l->request, "reason")),
            l->request, &view);
 
-    egress = json_pack("{s:I, s:o, s:I, s:I}",
-                       "allowed", (json_int_t) view.allowed,
-                       "denied", denied,
-                       "denied_count", (json_int_t) count,
-                       "audit_lines", (json_int_t) view.audit_lines + 1);
+    egress = json_pack("{s:I}", "allowed", (json_int_t) view.allowed);
+
+    (void) json_object_update(egress, listed);
+    (void) json_object_set_new(egress, "audit_lines",
+                               json_integer((json_int_t) view.audit_lines + 1));
+    json_decref(listed);
 
     reply = l->over ? json_pack("{s:b, s:s, s:s, s:o}", "ok", 0,
                                 "error", ngx_agent_ends[l->over].error,

@@ -390,7 +390,7 @@ ngx_agent_dns_audit(ngx_agent_task_t *task, const char *door,
         ctx.policy = policy_set_find(set->policies, (char *) view.policy);
     }
 
-    ngx_agent_usage_refuse(task->id, &ctx.target, reason, 1,
+    ngx_agent_listed_refused(task->id, &ctx.target, reason, 1,
                            reason == NGX_AGENT_REASON_MALFORMED
                            ? "ask one question, with a plain host name"
                            : ngx_agent_refuse_hint(&ctx, text));

@@ -169,10 +169,11 @@ ngx_agent_flow_cut(ngx_agent_ctx_t *ctx, ngx_agent_reason_e reason)
                    "agent: request %*s is cut: %s", sizeof(ctx->request),
                    ctx->request, ngx_agent_reason(reason)->word);
 
-    if (ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS) != NGX_BUSY) {
-        ngx_agent_usage_refuse(ctx->task->id, &ctx->target, reason, 0,
-                               ngx_agent_reason(reason)->hint);
-    }
+    ctx->listed = 1;
+
+    (void) ngx_agent_usage_spend(ctx->task->id, BOUND_REFUSALS);
+    ngx_agent_listed_refused(ctx->task->id, &ctx->target, reason, 0,
+                             ngx_agent_reason(reason)->hint);
 
     u = ctx->http ? ctx->http->upstream : NULL;
 

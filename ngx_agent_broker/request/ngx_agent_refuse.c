@@ -156,7 +156,7 @@ ngx_agent_refuse_record(ngx_pool_t *pool, ngx_agent_ctx_t *ctx,
 
     (void) ngx_agent_events_decision(ctx, "denied");
 
-    ngx_agent_usage_refuse(ctx->task->id, &ctx->target, ctx->reason, 0, hint);
+    ngx_agent_listed_refused(ctx->task->id, &ctx->target, ctx->reason, 0, hint);
 
 body:
 

@@ -20,6 +20,7 @@ static ngx_uint_t ngx_agent_slot_live(uid_t uid, const policy_t *policy,
     ngx_uint_t *all);
 static void ngx_agent_slot_take_out(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
+static void ngx_agent_slot_forget(ngx_queue_t *queue);
 static void ngx_agent_slot_copy(ngx_agent_slot_t *slot,
     ngx_agent_slot_view_t *view);
 static uint32_t ngx_agent_slot_key(const u_char *id);
@@ -79,7 +80,8 @@ ngx_agent_slot_create(u_char *id, uid_t uid, ngx_pid_t pid,
 
     ngx_memcpy(slot->bounds, policy->bounds, sizeof(slot->bounds));
 
-    ngx_queue_init(&slot->refusals);
+    ngx_queue_init(&slot->refusals.queue);
+    ngx_queue_init(&slot->failures.queue);
 
     slot->node.key = ngx_agent_slot_key(id);
     ngx_rbtree_insert(&ngx_agent_zone->rbtree, &slot->node);
@@ -453,23 +455,31 @@ ngx_agent_slot_live(uid_t uid, const policy_t *policy, ngx_uint_t *all)
 static void
 ngx_agent_slot_take_out(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
 {
-    ngx_queue_t  *q;
-
     ngx_agent_slot_copy(slot, view);
     ngx_memcpy(view->counted, slot->counted, sizeof(view->counted));
 
-    while (!ngx_queue_empty(&slot->refusals)) {
-        q = ngx_queue_head(&slot->refusals);
-        ngx_queue_remove(q);
-        ngx_slab_free_locked(ngx_agent_pool,
-                             ngx_queue_data(q, ngx_agent_refusal_t, queue));
-    }
+    ngx_agent_slot_forget(&slot->refusals.queue);
+    ngx_agent_slot_forget(&slot->failures.queue);
 
     ngx_agent_share_end(slot->share);
 
     ngx_queue_remove(&slot->queue);
     ngx_rbtree_delete(&ngx_agent_zone->rbtree, &slot->node);
     ngx_slab_free_locked(ngx_agent_pool, slot);
+}
+
+
+static void
+ngx_agent_slot_forget(ngx_queue_t *queue)
+{
+    ngx_queue_t  *q;
+
+    while (!ngx_queue_empty(queue)) {
+        q = ngx_queue_head(queue);
+        ngx_queue_remove(q);
+        ngx_slab_free_locked(ngx_agent_pool,
+                             ngx_queue_data(q, ngx_agent_refusal_t, queue));
+    }
 }
 
 
@@ -482,6 +492,7 @@ ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
     view->netns = slot->netns;
     view->allowed = slot->allowed;
     view->denied = slot->denied;
+    view->failed = slot->failed;
     view->audit_lines = slot->used[BOUND_AUDIT_LINES];
     view->is_over = ngx_agent_zone_is_over(slot);
     view->is_spent = slot->is_spent;

@@ -66,6 +66,12 @@ typedef struct {
 } ngx_agent_refusal_t;
 
 
+typedef struct {
+    ngx_queue_t     queue;                  /* ngx_agent_refusal_t */
+    ngx_uint_t      count;                  /* of these */
+} ngx_agent_list_t;
+
+
 /*
  * What a bound refuses unread has no line of its own: it is counted, by the
  * bound, and told in one line a second.
@@ -119,9 +125,10 @@ typedef struct {
     ngx_uint_t         unfinished;          /* allowed, without an answer */
     ngx_msec_t         pause;               /* of the doors, past refusals */
     ngx_uint_t         is_spent;            /* so far past that it ends */
+    ngx_uint_t         failed;              /* allowed, answered or begun */
     uint64_t           unlogged;            /* lines past log_bytes */
-    ngx_uint_t         refusals_count;
-    ngx_queue_t        refusals;
+    ngx_agent_list_t   refusals;
+    ngx_agent_list_t   failures;
 
     ngx_agent_counted_t  counted[NGX_AGENT_COUNTED];
     ngx_msec_t           counted_next;      /* line, not before */
@@ -143,6 +150,7 @@ typedef struct {
     u_char       policy_hash[POLICY_HASH_LEN + 1];
     ngx_uint_t   allowed;
     ngx_uint_t   denied;
+    ngx_uint_t   failed;
     ngx_uint_t   audit_lines;
 
     uint64_t     unlogged;                  /* lines past log_bytes */
@@ -503,15 +511,22 @@ ngx_int_t ngx_agent_usage_recorded(const u_char *id, ngx_uint_t allowed,
 /* Is the budget used up?  Then nothing more of the task is recorded. */
 ngx_uint_t ngx_agent_usage_is_over(const u_char *id);
 
+
+/* ngx_agent_listed.c */
+
 /* One more refusal; of a name that was asked for where is_dns. */
-void ngx_agent_usage_refuse(const u_char *id, const target_t *target,
+void ngx_agent_listed_refused(const u_char *id, const target_t *target,
     ngx_agent_reason_e reason, ngx_uint_t is_dns, const char *hint);
 
-/* One more request that was allowed, and has ended without an answer. */
-void ngx_agent_usage_unfinished(const u_char *id);
+/* One more request that was allowed, and has failed. */
+void ngx_agent_listed_failed(const u_char *id, const target_t *target,
+    ngx_agent_reason_e reason, const char *hint);
 
-/* The refusals as a JSON array, the number of all in *count. */
-json_t *ngx_agent_usage_refusals(const u_char *id, ngx_uint_t *count);
+/* One more that was allowed, and has ended without an answer. */
+void ngx_agent_listed_unfinished(const u_char *id);
+
+/* The lists "denied" and "failed" with their counts, as `close` has them. */
+json_t *ngx_agent_listed(const u_char *id);
 
 
 /* ngx_agent_share.c */

@@ -1,0 +1,193 @@
+#!/usr/bin/perl
+
+# One table: what a box is told by each door and protocol of what it was refused
+# and of what failed, and that the audit, the line of the task's end and the
+# task's result say the same.
+#
+# sanitizers: answers of the broker's own, in every protocol
+
+use v5.36;
+
+use lib 't/lib';
+use AgentTest;
+use IO::Socket::INET;
+use JSON::PP ();
+use List::Util qw(sum0);
+use Test::More;
+
+my $t    = AgentTest->new;
+my $json = JSON::PP->new;
+my $up = $t->spawn(['/usr/bin/python3', "$AgentTest::LIB/failing_upstream.py",
+                    '--quiet'], pipes => 1);
+chomp(my $port = readline($up->{out}) // die "no upstream\n");
+my $safe = $t->upstream(names => ['cert.internal']);
+my $tls  = $safe->port;
+
+my $dns = $t->dns({ (map { $_ => { A => ['127.0.0.1'] } }
+                     qw(up.internal cert.internal few.internal)),
+                    'gone.internal' => { A => ['127.0.0.2'] },
+                    'none.internal' => { A => [] } });
+
+my $proxy = $t->read("$AgentTest::ROOT/conf/agent_proxy.conf");
+$proxy =~ s/\bproxy_read_timeout(\s+)\w+;/proxy_read_timeout$1 500ms;/
+    or BAIL_OUT('agent_proxy.conf sets no proxy_read_timeout');
+
+my $here = 'methods GET POST; private 127.0.0.0/8;';
+my $b = $t->broker(dns => $dns, proxy => $t->write('proxy.conf', $proxy),
+                   policy => <<"END");
+    agent_policy analysis {
+        host up.internal:$port   { plaintext on; request_body 8; $here }
+        host gone.internal:$port { plaintext on; $here }
+        host none.internal:$port { plaintext on; $here }
+        host cert.internal:$tls  { $here }
+    }
+    agent_policy few {
+        requests 1;
+        host few.internal:$port { plaintext on; $here }
+    }
+END
+
+# what is asked for, and what is to be told
+
+my @cases = (
+    { name => 'method', how => ['-X', 'DELETE'], status => 403,
+      reason => 'method_not_allowed', outcome => 'denied' },
+    { name => 'body', how => ['-d', 'more than 8'], status => 413,
+      reason => 'body_too_large', outcome => 'denied' },
+    { name => 'none', host => 'none.internal', status => 502,
+      reason => 'resolve_failed', outcome => 'failed', list => 'denied' },
+    { name => 'gone', host => 'gone.internal', status => 502,
+      reason => 'upstream_unreachable', outcome => 'failed' },
+    { name => 'cert', host => 'cert.internal', port => $tls, status => 502,
+      reason => 'certificate_unverified', outcome => 'failed' },
+    { name => 'silent', path => 'silent', status => 504,
+      reason => 'upstream_timeout', outcome => 'failed' },
+    { name => 'close', path => 'gone', status => 502,
+      reason => 'no_answer', outcome => 'failed' },
+);
+
+my @proxy = ('-x', 'http://127.0.0.1:8899');
+my @protocols = (
+    ['HTTP/1.1 by the proxy door', 'http', @proxy],
+    ['HTTP/1.0 by the proxy door', 'http', @proxy, '-0'],
+    ['HEAD by the proxy door', 'http', @proxy, '-I'],
+    ['HTTP/1.1 by the web door', 'http'],
+    ['HTTP/1.1 in TLS by the web door', 'https', '--http1.1'],
+    ['HTTP/2 by the web door', 'https', '--http2'],
+    ['HTTP/1.1 in CONNECT', 'https', @proxy, '--http1.1'],
+    ['HTTP/2 in CONNECT', 'https', @proxy, '--http2'],
+);
+
+my $task_ca;
+
+# the answer to a request by curl in the box
+sub curl ($l, $protocol, $host, $port, $path, @how) {
+    my ($name, $scheme, @by) = @$protocol;
+    push @by, '--resolve', "$host:$port:127.0.0.1" unless grep { $_ eq '-x' } @by;
+    my $run = $l->do(run => {
+        argv => ['curl', '-sS', '--max-time', '60', '--cacert', $task_ca, '-i',
+                 '--suppress-connect-headers', @by, @how,
+                 "$scheme://$host:$port/$path"],
+        env => { PATH => $ENV{PATH} } });
+    my ($head, $body) = split /\r\n\r\n/, $run->{data}, 2;
+    my %header = map { /^([^:]+):\s*(.*)/ ? (lc $1 => $2) : () }
+                 split /\r\n/, $head // '';
+    my ($version, $status) = ($head // '') =~ m{^HTTP/(\S+) (\d+)};
+    return { status => $status // 0, version => $version // '',
+             header => \%header, body => $body // '', run => $run };
+}
+
+sub entries ($list) {
+    return { map { ("$_->{method} $_->{host} $_->{port} $_->{path} "
+                    . "$_->{reason}" => $_->{count}) } @$list };
+}
+
+sub sums_are_equal ($l, $task, $what) {
+    my $egress = $l->ask('task', { op => 'close', reason => 'ok' })->{egress};
+    my $end = $b->audit_wait('task_end', task => $task->{task_id});
+    is("$egress->{denied_count} $egress->{failed_count}",
+       "$end->{denied} $end->{failed}",
+       "$what: the result counts as the line of the task's end");
+    for my $list (qw(denied failed)) {
+        is(sum0(map { $_->{count} } @{ $egress->{$list} }),
+           $egress->{"${list}_count"}, "$what: $list has as many as it counts");
+        is(scalar(grep { ($_->{hint} // '') !~ /\w/ } @{ $egress->{$list} }), 0,
+           "$what: each of $list has a hint");
+    }
+    is(scalar(grep { $_->{failure} } $b->audit('egress_end',
+                                               task => $task->{task_id})),
+       $end->{failed}, "$what: as many lines have a failure");
+    return $egress;
+}
+
+
+subtest 'G-044 G-025: every door and protocol tells the same, and the result all of it'
+    => sub {
+    my ($l, $task) = $b->task;
+    $task_ca = $t->write('task-ca.pem', $task->{ca});
+    my %want = (denied => {}, failed => {});
+    for my $protocol (@protocols) {
+        my ($what, $scheme) = @$protocol;
+        my $is_head = $what =~ /^HEAD/;
+        for my $case (@cases) {
+            next if $is_head && $case->{how};
+            my $host = $case->{host} // 'up.internal';
+            my $p = $case->{port} // $port;
+            my $path = $case->{path} // $case->{name};
+            my $method = $is_head ? 'HEAD' : !$case->{how} ? 'GET'
+                       : $case->{how}[0] eq '-d' ? 'POST' : $case->{how}[1];
+            my $a = curl($l, $protocol, $host, $p, $path, @{ $case->{how} // [] });
+            my $is = "$what: $case->{reason}";
+            is($a->{status}, $case->{status}, "$is: status $case->{status}")
+                or diag explain $a, $b->error_log;
+            is($a->{version}, '2', "$is: over HTTP/2") if $what =~ m{^HTTP/2};
+            is($a->{header}{'x-agent-broker'}, $case->{outcome},
+               "$is: X-Agent-Broker: $case->{outcome}");
+            ok(!$a->{header}{'retry-after'}, "$is: no Retry-After");
+            if ($is_head) {
+                is($a->{body}, '', "$is: no body");
+                cmp_ok($a->{header}{'content-length'} // 0, '>', 2,
+                       "$is: but its length");
+            } else {
+                my $body = eval { $json->decode($a->{body}) } // {};
+                is(join(' ', map { $body->{$_} // '-' }
+                        qw(error reason host port method path task)),
+                   "$case->{outcome} $case->{reason} $host $p $method /$path "
+                   . $task->{task_id}, "$is: the body says what and why");
+                like($body->{hint}, qr/\w/, "$is: with a hint");
+            }
+            my $list = $case->{list} // $case->{outcome};
+            $want{$list}{"$method $host $p /$path $case->{reason}"}++;
+        }
+    }
+    my $egress = sums_are_equal($l, $task, 'all of them');
+    is_deeply(entries($egress->{$_}), $want{$_}, "the result lists what has $_")
+        for qw(denied failed);
+    is($egress->{allowed}, $egress->{failed_count},
+       'what has failed was allowed: nothing else was');
+    $l->stop;
+};
+
+subtest 'a bound of amount is told by every door and protocol' => sub {
+    my ($l, $task) = $b->task('few');
+    $task_ca = $t->write('few-ca.pem', $task->{ca});
+    is(curl($l, $protocols[0], 'few.internal', $port, 'quick')->{status}, 200,
+       'control: the one request that is allowed');
+    for my $protocol (@protocols) {
+        my $what = $protocol->[0];
+        my $a = curl($l, $protocol, 'few.internal', $port, 'quick');
+        is($a->{status}, 429, "$what: status 429");
+        is($a->{header}{'x-agent-broker'}, 'denied', "$what: it is denied");
+        ok(!$a->{header}{'retry-after'}, "$what: no Retry-After");
+        is((eval { $json->decode($a->{body}) } // {})->{reason}, 'requests',
+           "$what: the reason") unless $what =~ /^HEAD/;
+    }
+    my $egress = sums_are_equal($l, $task, 'the bound');
+    is($egress->{denied_count}, @protocols, 'each is counted');
+    $l->stop;
+};
+
+$b->stop;
+$b->is_clean(level => qr{alert|emerg});
+
+done_testing;
