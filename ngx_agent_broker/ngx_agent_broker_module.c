@@ -52,7 +52,7 @@
  *                (dialling) ngx_agent_verify.c (certificates)
  *                ngx_agent_keepalive.c ngx_agent_fields.c (the header as
  *                bytes) ngx_agent_headers.c
- *                ngx_agent_header_names.c (the header, with the credential)
+ *                ngx_agent_header_names.c (the header as it is sent)
  *                ngx_agent_answer.c (the upstream's) ngx_agent_flow.c (the
  *                bytes, counted as they flow) ngx_agent_flow_upstream.c
  *                ngx_agent_flow_box.c (from where they are read)
@@ -70,6 +70,10 @@
  *                ngx_agent_audit_fd.c (its descriptor) audit_line.h
  *                audit_line.c (text)
  *
+ *   credentials/  what of them is in a request
+ *                ngx_agent_credentials.h ngx_agent_strip.c (the box's own)
+ *                ngx_agent_attach.c (the vault's)
+ *
  *   task/      knows the live tasks, and what they have used
  *                ngx_agent_task.h ngx_agent_task.c (a worker's side)
  *                ngx_agent_given.c (sockets of a launcher) ngx_agent_peers.c
@@ -83,8 +87,9 @@
  *                ngx_agent_lease.c ngx_agent_state.c
  *
  *   policy/    what a policy says, and the vault; no nginx in it
- *                policy.h policy.c policy_set.c policy_rule.c policy_host.c
- *                policy_check.c policy_index.h policy_index.c policy_path.h
+ *                policy.h policy.c policy_set.c policy_rule.c
+ *                policy_credential.c policy_host.c policy_check.c
+ *                policy_index.h policy_index.c policy_path.h
  *                policy_path.c policy_words.h policy_words.c (the model)
  *                policy_snapshot.h policy_snapshot.c policy_snapshot_make.c
  *                policy_snapshot_format.h (in shared memory) policy_text.h
@@ -106,7 +111,7 @@
  *                ngx_agent_base.h ngx_agent_bio.c (the socket below TLS)
  *                ngx_agent_build.c (the module's own file)
  *                ngx_agent_reason.c ngx_agent_paths.c ngx_agent_words.c
- *                ngx_agent_random.c
+ *                ngx_agent_name_table.c ngx_agent_random.c
  *
  * What is shared with the launcher is in jail/shared.
  *
@@ -197,6 +202,10 @@ static void ngx_agent_broker_exit_master(ngx_cycle_t *cycle);
 #define NGX_AGENT_BOUND(name, id)                                             \
     NGX_AGENT_DIRECTIVE(name, NGX_AGENT_POLICY_CONF|NGX_CONF_TAKE1,           \
                         ngx_agent_conf_bound, id)
+
+#define NGX_AGENT_CREDENTIAL(name, args, kind)                                \
+    NGX_AGENT_DIRECTIVE(name, NGX_AGENT_HOST_CONF|(args)|NGX_AGENT_MANY,      \
+                        ngx_agent_conf_credential, kind)
 
 /* a word, or a list of words, for the row of this name in policy_fields.c */
 
@@ -306,9 +315,13 @@ static ngx_command_t  ngx_agent_commands[] = {
     NGX_AGENT_LIST("methods", NGX_AGENT_HOST_CONF),
     NGX_AGENT_LIST("path", NGX_AGENT_HOST_CONF),
     NGX_AGENT_LIST("private", NGX_AGENT_HOST_CONF),
-    NGX_AGENT_DIRECTIVE("bearer",
-                        NGX_AGENT_HOST_CONF|NGX_CONF_TAKE1|NGX_AGENT_MANY,
-                        ngx_agent_conf_bearer, 0),
+    NGX_AGENT_CREDENTIAL("bearer", NGX_CONF_TAKE1, CREDENTIAL_BEARER),
+    NGX_AGENT_CREDENTIAL("basic", NGX_CONF_TAKE1, CREDENTIAL_BASIC),
+    NGX_AGENT_CREDENTIAL("header", NGX_CONF_TAKE2, CREDENTIAL_HEADER),
+    NGX_AGENT_CREDENTIAL("query", NGX_CONF_TAKE2, CREDENTIAL_QUERY),
+    NGX_AGENT_WORD("credential_scope", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("client_credentials", NGX_AGENT_HOST_CONF),
+    NGX_AGENT_WORD("cookies", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("plaintext", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("websocket", NGX_AGENT_HOST_CONF),
     NGX_AGENT_WORD("reuse_after_body", NGX_AGENT_HOST_CONF),

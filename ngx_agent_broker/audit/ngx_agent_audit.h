@@ -9,6 +9,7 @@
 #include "task/ngx_agent_task.h"
 #include "parse/chunk.h"
 #include "audit/audit_line.h"
+#include "credentials/ngx_agent_credentials.h"
 #include "parse/answer.h"
 
 
@@ -117,6 +118,7 @@ struct ngx_agent_ctx_s {
     unsigned               sent:1;          /* a byte went to the upstream */
     unsigned               listed:1;        /* among the task's refusals */
     unsigned               spent:1;         /* its connection is not kept */
+    ngx_agent_stripped_t  *stripped;        /* while its line is made */
     void                  *reused;          /* what it was kept in */
     ngx_msec_t             started;
 

@@ -16,6 +16,8 @@ static void ngx_agent_events_request_line(ngx_http_request_t *r,
     ngx_str_t *text);
 static void ngx_agent_events_failed(ngx_agent_ctx_t *ctx);
 static ngx_agent_reason_e ngx_agent_events_failure(ngx_http_request_t *r);
+static void ngx_agent_events_stripped(audit_line_t *line,
+    ngx_agent_stripped_t *stripped);
 static void ngx_agent_events_raw(audit_line_t *line, ngx_str_t *request,
     ngx_str_t *host);
 
@@ -89,6 +91,11 @@ ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
                     ? ctx->rule->credential : NULL);
     audit_line_number(&line, "vault",
                       (int64_t) ngx_agent_zone_vault_revision());
+
+    if (ctx->stripped) {
+        ngx_agent_events_stripped(&line, ctx->stripped);
+    }
+
     audit_line_own(&line, "request", (char *) ctx->request,
                    sizeof(ctx->request));
 
@@ -105,6 +112,31 @@ ngx_agent_events_decision(ngx_agent_ctx_t *ctx, const char *verdict)
     }
 
     return ngx_agent_audit_write(&line, ctx->task->id);
+}
+
+
+/* A header's name, or "?" and that of a query's field: all from our lists. */
+
+static void
+ngx_agent_events_stripped(audit_line_t *line, ngx_agent_stripped_t *stripped)
+{
+    u_char      *p, *last;
+    u_char       text[NGX_AGENT_STRIPPED_MAX * (POLICY_FIELD_MAX + 4) + 8];
+    ngx_uint_t   i;
+
+    p = text;
+    last = text + sizeof(text);
+    *p++ = '[';
+
+    for (i = 0; i < stripped->count; i++) {
+        p = ngx_slprintf(p, last, "%s\"%s%s\"", i ? "," : "",
+                         stripped->list[i].is_query ? "?" : "",
+                         stripped->list[i].name);
+    }
+
+    p = ngx_slprintf(p, last, "%s]", stripped->cut ? ",\"...\"" : "");
+
+    audit_line_json(line, "stripped", (char *) text, p - text);
 }
 
 

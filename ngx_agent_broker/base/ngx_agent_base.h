@@ -97,6 +97,30 @@ ngx_int_t ngx_agent_bio(ngx_connection_t *c);
 const ngx_agent_reason_t *ngx_agent_reason(ngx_agent_reason_e reason);
 
 
+/* ngx_agent_name_table.c */
+
+#define NGX_AGENT_TABLE_MAX  128            /* a power of two */
+
+/*
+ * A list of names in lower case that ends in an empty one, chained by a hash
+ * of the length and two letters.  One of them may end with "-": it matches all
+ * names that begin with it.
+ */
+
+typedef struct {
+    ngx_str_t   *list;                      /* to be set */
+    u_char       first[NGX_AGENT_TABLE_MAX];    /* in it, from 1; 0: none */
+    u_char       next[NGX_AGENT_TABLE_MAX + 1];
+    ngx_str_t   *prefix;
+} ngx_agent_name_table_t;
+
+void ngx_agent_name_table_init(ngx_agent_name_table_t *table);
+
+/* The name as it is listed, whatever its case here; NULL if it is not. */
+ngx_str_t *ngx_agent_name_table_find(ngx_agent_name_table_t *table,
+    const u_char *name, size_t len);
+
+
 /* ngx_agent_random.c */
 
 /* n random bytes from OpenSSL: NGX_OK, or NGX_ERROR when it fails. */

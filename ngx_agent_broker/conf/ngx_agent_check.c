@@ -202,7 +202,20 @@ ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     for (i = 0; i < amcf->credentials.nelts; i++) {
 
         if (amcf->vault && vault_has(amcf->vault, (char *) use[i].name.data)) {
-            continue;
+
+            if (use[i].kind != CREDENTIAL_BASIC
+                || vault_is_pair(amcf->vault, (char *) use[i].name.data))
+            {
+                continue;
+            }
+
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"%V\" in the vault \"%V\" is not NAME:PASSWORD, "
+                          "as \"basic\" needs it (for most tokens "
+                          "\"x-access-token:TOKEN\") in %V:%ui",
+                          &use[i].name, &amcf->vault_file, &use[i].file,
+                          use[i].line);
+            return NGX_ERROR;
         }
 
         if (amcf->vault_file.len) {
@@ -214,9 +227,10 @@ ngx_agent_check_credentials(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
 
         } else {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "\"bearer %V\" needs a vault: "
+                          "\"%s %V\" needs a vault: "
                           "add \"agent_vault FILE;\" to http in %V:%ui",
-                          &use[i].name, &use[i].file, use[i].line);
+                          policy_credential_kinds[use[i].kind], &use[i].name,
+                          &use[i].file, use[i].line);
         }
 
         return NGX_ERROR;

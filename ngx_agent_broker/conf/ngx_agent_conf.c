@@ -434,25 +434,29 @@ ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
 }
 
 
+/* bearer ENTRY, basic ENTRY, header FIELD ENTRY, query FIELD ENTRY */
+
 char *
-ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
+ngx_agent_conf_credential(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf)
 {
-    ngx_str_t                   *value;
+    char                         err[POLICY_ERROR_MAX];
+    ngx_str_t                   *value, *entry;
     ngx_agent_credential_use_t  *use;
 
     value = cf->args->elts;
+    entry = &value[cf->args->nelts - 1];
 
     /* a token that was put in the place of its name is not printed */
 
-    if (!policy_is_name((char *) value[1].data)
-        || secret_is_in((char *) value[1].data, value[1].len))
+    if (!policy_is_name((char *) entry->data)
+        || secret_is_in((char *) entry->data, entry->len))
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value in \"%V\" directive, %s: put the "
                            "token into the vault, \"NAME = TOKEN\", and write "
                            "its name here", &cmd->name,
-                           policy_is_name((char *) value[1].data)
+                           policy_is_name((char *) entry->data)
                            ? "which looks like a token"
                            : "which is not the name of an entry (1 to 64 "
                              "letters, digits, \"_\", \".\" and \"-\")");
@@ -463,16 +467,22 @@ ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
         return "is duplicate: a host has one credential";
     }
 
-    amcf->rule->credential = strdup((char *) value[1].data);
-    use = ngx_array_push(&amcf->credentials);
+    if (policy_rule_set_credential(amcf->rule, cmd->offset,
+                                   entry == &value[2]
+                                   ? (char *) value[1].data : NULL,
+                                   (char *) entry->data, err)
+        != 0)
+    {
+        return ngx_agent_conf_refused(cf, cmd, err);
+    }
 
-    if (amcf->rule->credential == NULL || use == NULL) {
+    use = ngx_array_push(&amcf->credentials);
+    if (use == NULL) {
         return "cannot allocate";
     }
 
-    amcf->rule->credential_kind = CREDENTIAL_BEARER;
-
-    use->name = value[1];
+    use->name = *entry;
+    use->kind = cmd->offset;
     use->file = cf->conf_file->file.name;
     use->line = cf->conf_file->line;
 

@@ -18,6 +18,7 @@
 
 typedef struct {
     ngx_str_t        name;                  /* of a vault entry */
+    ngx_uint_t       kind;                  /* credential_kind_t */
     ngx_str_t        file;                  /* and where it is asked for */
     ngx_uint_t       line;
 } ngx_agent_credential_use_t;
@@ -105,7 +106,7 @@ char *ngx_agent_conf_rate(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 char *ngx_agent_conf_budget(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
-char *ngx_agent_conf_bearer(ngx_conf_t *cf, ngx_command_t *cmd,
+char *ngx_agent_conf_credential(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_agent_main_conf_t *amcf);
 
 

@@ -24,6 +24,7 @@
 
 #define POLICY_NAME_MAX   64     /* [A-Za-z0-9_.-] */
 #define POLICY_HINT_MAX   256
+#define POLICY_FIELD_MAX  64     /* of a header or query, for a credential */
 
 
 typedef struct policy_pem_s  policy_pem_t;      /* see policy_pem.h */
@@ -32,7 +33,10 @@ typedef struct policy_set_s  policy_set_t;
 
 typedef enum {
     CREDENTIAL_NONE = 0,
-    CREDENTIAL_BEARER
+    CREDENTIAL_BEARER,                 /* Authorization: Bearer VALUE */
+    CREDENTIAL_BASIC,                  /* Authorization: Basic, of NAME:VALUE */
+    CREDENTIAL_HEADER,                 /* FIELD: VALUE */
+    CREDENTIAL_QUERY                   /* ?FIELD=VALUE */
 } credential_kind_t;
 
 
@@ -58,6 +62,10 @@ typedef struct {
     bool                reuse_after_body;  /* of a connection to it */
     credential_kind_t   credential_kind;
     char               *credential;    /* vault entry, NULL without one */
+    char               *credential_field;  /* of a header's or query's */
+    bool                credential_wildcard;  /* meant for many hosts */
+    bool                client_credentials;   /* the box's own pass */
+    bool                cookies;       /* pass, beside a credential */
     char               *hint;          /* NULL without one */
     char               *trusted_pem;   /* NULL: the policy set's default */
     policy_pem_t       *pem;           /* the set's copy, once it has one */
@@ -167,6 +175,21 @@ int policy_rule_add_range(policy_rule_t *rule, const char *text,
     char err[POLICY_ERROR_MAX]);
 int policy_rule_set_hint(policy_rule_t *rule, const char *text,
     char err[POLICY_ERROR_MAX]);
+
+/* What the directives are called, by credential_kind_t; then NULL. */
+extern const char *const  policy_credential_kinds[];
+
+/*
+ * field: the name of the header or the query's field, NULL for other kinds.
+ * -1 with err for a second one, a name that is none, or a field that frames or
+ * routes a request, is of one hop, or a cookie's.
+ */
+int policy_rule_set_credential(policy_rule_t *rule, credential_kind_t kind,
+    const char *field, const char *entry, char err[POLICY_ERROR_MAX]);
+
+/* Would a request under one have the same credentials under the other? */
+bool policy_rule_has_same_credential(const policy_rule_t *one,
+    const policy_rule_t *other);
 
 /* Adds GET and HEAD where none is named, and HEAD beside GET; -1: no memory. */
 int policy_rule_imply_methods(policy_rule_t *rule);

@@ -65,23 +65,37 @@ policy_check_attributes(const policy_rule_t *rule)
 {
     size_t  i;
 
-    if ((rule->credential_kind == CREDENTIAL_NONE)
-        != (rule->credential == NULL))
-    {
-        return "has half a credential: a kind and an entry belong together";
-    }
-
-    if (rule->credential && !policy_is_name(rule->credential)) {
-        return "has a credential whose entry is not a name";
-    }
-
     if (rule->credential && rule->plaintext) {
         return "would send its credential in cleartext: \"plaintext\" and a "
                "credential exclude each other";
     }
 
-    if (rule->credential && rule->wildcard) {
-        return "is a wildcard, and a credential needs an exact host";
+    if (rule->credential && rule->wildcard && !rule->credential_wildcard) {
+        return "is a wildcard, and a credential needs an exact host, or "
+               "\"credential_scope wildcard\" to send it to every host under "
+               "this name";
+    }
+
+    if (rule->credential && rule->client_credentials) {
+        return "has a credential: \"client_credentials pass\" is for hosts "
+               "without one";
+    }
+
+    if (rule->cookies && rule->credential == NULL) {
+        return "has \"cookies\", which has no effect without a credential: "
+               "cookies are passed on";
+    }
+
+    if (rule->credential_wildcard
+        && (rule->credential == NULL || !rule->wildcard))
+    {
+        return "has \"credential_scope wildcard\", which is for a wildcard "
+               "that has a credential";
+    }
+
+    if (rule->tunnel && rule->client_credentials) {
+        return "has \"tunnel\", which passes TLS on unread: no "
+               "\"client_credentials\" goes with it";
     }
 
     if (rule->tunnel && rule->wildcard) {

@@ -85,6 +85,11 @@ const policy_field_t  policy_rule_fields[] = {
       .bounds = { 1000, POLICY_IDLE_MAX, 0 } },
     { "reuse_after_body", POLICY_FLAG, RULE(reuse_after_body) },
     { "credential", POLICY_CREDENTIAL, RULE(credential) },
+    { "credential_scope", POLICY_CHOICE, RULE(credential_wildcard),
+      .choices = { "exact", "wildcard" } },
+    { "client_credentials", POLICY_CHOICE, RULE(client_credentials),
+      .choices = { "strip", "pass" } },
+    { "cookies", POLICY_FLAG, RULE(cookies) },
     { "private", POLICY_RANGES, RULE_LIST(ranges),
       .rule_add = policy_rule_add_range },
     { "trusted", POLICY_TRUSTED, RULE(trusted_pem) },
@@ -109,7 +114,10 @@ int
 policy_field_add(const policy_field_t *field, void *object, const char *word,
     char err[POLICY_ERROR_MAX])
 {
-    bool  *flag;
+    bool               *flag;
+    const char *const  *choices;
+
+    static const char *const  flags[] = { "off", "on" };
 
     if (field->policy_add) {
         return field->policy_add(object, word, err);
@@ -119,15 +127,18 @@ policy_field_add(const policy_field_t *field, void *object, const char *word,
         return field->rule_add(object, word, err);
     }
 
-    if (field->kind != POLICY_FLAG) {
+    if (field->kind != POLICY_FLAG && field->kind != POLICY_CHOICE) {
         return policy_field_number(field, object, word, err);
     }
 
-    flag = (bool *) ((char *) object + field->offset);
-    *flag = strcmp(word, "on") == 0;
+    choices = field->kind == POLICY_FLAG ? flags : field->choices;
 
-    if (!*flag && strcmp(word, "off") != 0) {
-        (void) strcpy(err, "it must be \"on\" or \"off\"");
+    flag = (bool *) ((char *) object + field->offset);
+    *flag = strcmp(word, choices[1]) == 0;
+
+    if (!*flag && strcmp(word, choices[0]) != 0) {
+        (void) snprintf(err, POLICY_ERROR_MAX, "it must be \"%s\" or \"%s\"",
+                        choices[1], choices[0]);
         return -1;
     }
 
@@ -193,6 +204,7 @@ policy_fields_free(const policy_field_t *fields, void *object)
             continue;
 
         case POLICY_FLAG:
+        case POLICY_CHOICE:
         case POLICY_COUNT:
         case POLICY_BYTES:
         case POLICY_TIME:

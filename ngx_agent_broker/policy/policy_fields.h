@@ -16,6 +16,7 @@
 
 typedef enum {
     POLICY_FLAG = 0,            /* bool: true or false; "on" or "off" */
+    POLICY_CHOICE,              /* bool: the second of two words is true */
     POLICY_COUNT,               /* uint64_t */
     POLICY_BYTES,               /* the same; "64k" */
     POLICY_TIME,                /* the same, milliseconds; "20s" */
@@ -59,6 +60,8 @@ struct policy_field_s {
         uint64_t  max;              /* 0: any */
         uint64_t  standard;         /* the default */
     } bounds;                       /* of a count, bytes or a time */
+
+    const char            *choices[2];  /* false, true */
 
     const policy_field_t  *fields;  /* of an object */
 };

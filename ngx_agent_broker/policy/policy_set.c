@@ -90,6 +90,7 @@ policy_rule_free(policy_rule_t *rule)
 
     policy_path_free(rule);
     policy_fields_free(policy_rule_fields, rule);
+    free(rule->credential_field);
     free(rule->crl_pem);
     free(rule);
 }

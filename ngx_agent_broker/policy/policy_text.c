@@ -441,6 +441,10 @@ text_value(coder_t *c, const policy_field_t *field, void *object, void *value)
         coder_flag(c, value);
         break;
 
+    case POLICY_CHOICE:
+        value_choice(c, field, value);
+        break;
+
     case POLICY_COUNT:
     case POLICY_BYTES:
     case POLICY_TIME:

@@ -126,24 +126,82 @@ value_bounds(coder_t *c, uint64_t *bounds)
 
 
 void
+value_choice(coder_t *c, const policy_field_t *field, bool *value)
+{
+    char  word[64];
+
+    (void) snprintf(word, sizeof(word), "\"%s\"", field->choices[1]);
+
+    if (c->reading) {
+        *value = coder_skip(c, word);
+
+        if (*value) {
+            return;
+        }
+    }
+
+    if (!*value) {
+        (void) snprintf(word, sizeof(word), "\"%s\"", field->choices[0]);
+    }
+
+    coder_text(c, word);
+}
+
+
+void
 value_credential(coder_t *c, policy_rule_t *rule)
 {
+    char               field[POLICY_FIELD_MAX + 1];
+    bool               has_field;
+    credential_kind_t  kind;
+
     if (coder_null(c, rule->credential == NULL)) {
         return;
     }
 
-    coder_text(c, "{\"kind\":\"bearer\",\"name\":");
+    coder_text(c, "{\"kind\":");
+    coder_string(c, policy_credential_kinds[rule->credential_kind]);
+    kind = CREDENTIAL_NONE;
+
+    if (coder_has_read(c)) {
+
+        for (kind = CREDENTIAL_BEARER;
+             policy_credential_kinds[kind]
+             && strcmp(policy_credential_kinds[kind], c->word) != 0;
+             kind++)
+        {
+            /* void */
+        }
+
+        if (policy_credential_kinds[kind] == NULL) {
+            coder_check(c, policy_error(c->err, "credential", c->word,
+                                        "is not a kind of credential"));
+        }
+    }
+
+    coder_text(c, ",\"field\":");
+    has_field = !coder_null(c, rule->credential_field == NULL);
+
+    if (has_field) {
+        coder_string(c, rule->credential_field);
+
+        if (coder_has_read(c)
+            && snprintf(field, sizeof(field), "%s", c->word)
+               >= (int) sizeof(field))
+        {
+            coder_check(c, policy_error(c->err, "credential", c->word,
+                                        "is too long a field"));
+        }
+    }
+
+    coder_text(c, ",\"name\":");
     coder_string(c, rule->credential);
     coder_text(c, "}");
 
     if (coder_has_read(c)) {
-
-        rule->credential_kind = CREDENTIAL_BEARER;
-        rule->credential = strdup(c->word);
-
-        if (rule->credential == NULL) {
-            coder_check(c, policy_no_memory(c->err));
-        }
+        coder_check(c, policy_rule_set_credential(rule, kind,
+                                                  has_field ? field : NULL,
+                                                  c->word, c->err));
     }
 }
 

@@ -21,6 +21,7 @@ void value_writable(coder_t *c, policy_t *policy,
     policy_writable_t *writable);
 void value_limits(coder_t *c, uint64_t *limits);
 void value_bounds(coder_t *c, uint64_t *bounds);
+void value_choice(coder_t *c, const policy_field_t *field, bool *value);
 void value_credential(coder_t *c, policy_rule_t *rule);
 
 /* The hash of a certificate text: a rule's, a set's, and a policy's, which is

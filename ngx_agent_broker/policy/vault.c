@@ -191,6 +191,19 @@ vault_has(const vault_t *vault, const char *name)
 }
 
 
+bool
+vault_is_pair(const vault_t *vault, const char *name)
+{
+    size_t                len;
+    const unsigned char  *value;
+
+    value = vault_packed_find(vault->packed.data, vault->packed.size, name,
+                              &len);
+
+    return value && memchr(value, ':', len) != NULL;
+}
+
+
 size_t
 vault_pack(const vault_t *vault, unsigned char *dst, size_t cap)
 {

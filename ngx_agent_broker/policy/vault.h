@@ -55,6 +55,9 @@ size_t vault_count(const vault_t *vault);
 
 bool vault_has(const vault_t *vault, const char *name);
 
+/* Is the value NAME:PASSWORD?  RFC 7617 section 2. */
+bool vault_is_pair(const vault_t *vault, const char *name);
+
 /*
  * The pointer-free form for shared memory: writes at most cap bytes to dst
  * and returns the size needed (more than cap: nothing was written).

@@ -463,7 +463,9 @@ ngx_agent_decide_resume(ngx_agent_ctx_t *ctx)
 static ngx_int_t
 ngx_agent_decide_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 {
-    ngx_agent_reason_e  reason;
+    target_t              *t;
+    ngx_agent_reason_e     reason;
+    ngx_agent_stripped_t   stripped;
 
     reason = ngx_agent_resolve_guard(ctx);
 
@@ -477,7 +479,18 @@ ngx_agent_decide_addresses(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     ctx->record.ctx = ctx;
     ctx->record.handler = ngx_agent_decide_resume;
 
+    t = &ctx->target;
+    stripped.count = 0;
+    stripped.cut = 0;
+
+    ngx_agent_strip_names(ctx->rule, &r->headers_in.headers.part, t->query,
+                          t->query_len, &stripped);
+
+    ctx->stripped = stripped.count ? &stripped : NULL;
+
     (void) ngx_agent_events_decision(ctx, "allowed");
+
+    ctx->stripped = NULL;                   /* it is not ours to keep */
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "agent: request %*s waits for audit line %uL",

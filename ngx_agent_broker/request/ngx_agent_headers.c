@@ -15,8 +15,10 @@
 #define NGX_AGENT_UPGRADE_TIMEOUT  90000000     /* ms: over the longest idle */
 
 
-static u_char *ngx_agent_headers_attach(u_char *p, u_char *last,
-    ngx_agent_ctx_t *ctx);
+static u_char *ngx_agent_headers_attach(ngx_agent_ctx_t *ctx,
+    ngx_agent_attach_e place, u_char *p, ngx_log_t *log);
+static u_char *ngx_agent_headers_query(ngx_agent_ctx_t *ctx, u_char *p,
+    ngx_log_t *log);
 static ngx_uint_t ngx_agent_headers_hops(ngx_list_part_t *part,
     ngx_str_t hops[FIELD_HOPS_MAX]);
 static ngx_uint_t ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n,
@@ -42,6 +44,7 @@ ngx_agent_headers_init(ngx_conf_t *cf)
     ngx_http_top_header_filter = ngx_agent_headers_filter;
 
     ngx_agent_header_names_init();
+    ngx_agent_strip_init();
 
     ngx_agent_error_page_init();
     ngx_agent_flow_init();
@@ -67,11 +70,22 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     size = (from->last - from->pos)
            + t->method_len + t->path_len + t->query_len
            + t->authority.host_len + 128
-           + (ctx->rule->credential ? VAULT_VALUE_MAX : 0);
+           + ngx_agent_attach_room(ctx->rule);
 
     to = ngx_create_temp_buf(r->pool, size);
     if (to == NULL) {
         return NGX_ERROR;
+    }
+
+    if (ctx->rule->credential_kind != CREDENTIAL_NONE) {
+
+        cln = ngx_pool_cleanup_add(r->pool, 0);
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        cln->handler = ngx_agent_headers_wipe;
+        cln->data = to;
     }
 
     p = to->last;
@@ -80,10 +94,10 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     p = ngx_cpymem(p, t->method, t->method_len);
     *p++ = ' ';
     p = ngx_cpymem(p, t->path, t->path_len);
+    p = ngx_agent_headers_query(ctx, p, r->connection->log);
 
-    if (t->query) {
-        *p++ = '?';
-        p = ngx_cpymem(p, t->query, t->query_len);
+    if (p == NULL) {
+        return NGX_ERROR;
     }
 
     p = ngx_cpymem(p, " HTTP/1.1" CRLF "Host: ",
@@ -107,25 +121,10 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
     *p++ = CR;
     *p++ = LF;
 
-    if (ctx->rule->credential_kind != CREDENTIAL_NONE) {
-
-        cln = ngx_pool_cleanup_add(r->pool, 0);
-        if (cln == NULL) {
-            return NGX_ERROR;
-        }
-
-        cln->handler = ngx_agent_headers_wipe;
-        cln->data = to;
-
-        p = ngx_agent_headers_attach(p, last, ctx);
-
-        if (p == NULL) {
-            ctx->failure = NGX_AGENT_REASON_CREDENTIAL;
-            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                          "the credential \"%s\" is not in the vault: "
-                          "nothing is sent", ctx->rule->credential);
-            return NGX_ERROR;
-        }
+    p = ngx_agent_headers_attach(ctx, NGX_AGENT_ATTACH_HEADER, p,
+                                 r->connection->log);
+    if (p == NULL) {
+        return NGX_ERROR;
     }
 
     if (ctx->websocket) {
@@ -153,6 +152,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
         if (colon
             && !(ctx->odd_names && field_name(line, colon - line) == FIELD_ODD)
             && !ngx_agent_header_names_is_stripped(line, colon - line)
+            && !ngx_agent_strip_header(ctx->rule, line, colon - line)
             && !ngx_agent_headers_is_hop(hops, hops_count, line, colon - line))
         {
             /* cppcheck-suppress nullPointerArithmeticRedundantCheck */
@@ -257,34 +257,73 @@ ngx_agent_headers_has_word(ngx_http_request_t *r, const char *name,
 }
 
 
-/* The one place where a credential is attached. */
+/* What the box sent of it, and then the credential, if that is its place. */
 
 static u_char *
-ngx_agent_headers_attach(u_char *p, u_char *last, ngx_agent_ctx_t *ctx)
+ngx_agent_headers_query(ngx_agent_ctx_t *ctx, u_char *p, ngx_log_t *log)
 {
-    size_t  n;
+    u_char    *query, *end;
+    target_t  *t;
 
-    /* an upstream that TLS does not verify gets no credential */
+    t = &ctx->target;
+    query = p + 1;
+    end = query;
 
-    if (!ctx->tls) {
-        return NULL;
+    if (t->query) {
+        end += ngx_agent_strip_query(ctx->rule, t->query, t->query_len, query,
+                                     NULL);
     }
 
-    p = ngx_cpymem(p, "Authorization: Bearer ",
-                   sizeof("Authorization: Bearer ") - 1);
+    if (ctx->rule->credential_kind == CREDENTIAL_QUERY) {
 
-    n = ngx_agent_zone_vault_copy(ctx->rule->credential, p, last - p,
-                                  &ctx->vault);
-    if (n == 0) {
-        return NULL;
+        if (end > query) {
+            *end++ = '&';
+        }
+
+        end = ngx_agent_headers_attach(ctx, NGX_AGENT_ATTACH_QUERY, end, log);
+
+        if (end == NULL) {
+            return NULL;
+        }
     }
 
-    p += n;
+    /* an empty one stays, unless all of it was taken out */
 
-    *p++ = CR;
-    *p++ = LF;
+    if (end == query && (t->query == NULL || t->query_len)) {
+        return p;
+    }
 
-    return p;
+    *p = '?';
+
+    return end;
+}
+
+
+/* An upstream that TLS does not verify gets no credential. */
+
+static u_char *
+ngx_agent_headers_attach(ngx_agent_ctx_t *ctx, ngx_agent_attach_e place,
+    u_char *p, ngx_log_t *log)
+{
+    if (ctx->rule->credential_kind == CREDENTIAL_NONE) {
+        return p;
+    }
+
+    if (ctx->tls) {
+        p = ngx_agent_attach(ctx->rule, place, p, &ctx->vault);
+
+        if (p) {
+            return p;
+        }
+    }
+
+    ctx->failure = NGX_AGENT_REASON_CREDENTIAL;
+    ngx_log_error(NGX_LOG_ERR, log, 0,
+                  "the credential \"%s\" is not in the vault, or is not "
+                  "NAME:PASSWORD as \"basic\" needs it: nothing is sent",
+                  ctx->rule->credential);
+
+    return NULL;
 }
 
 
@@ -376,7 +415,7 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
     u_char           *name;
     size_t            len;
     ngx_str_t         hops[FIELD_HOPS_MAX];
-    ngx_uint_t        i, n, is_switch;
+    ngx_uint_t        i, n, is_switch, is_cookie;
     ngx_agent_ctx_t  *ctx;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
@@ -410,6 +449,10 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
 
     is_switch = (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS);
 
+    /* one that our credential was good for would be good without it */
+
+    is_cookie = ctx->rule->credential && !ctx->rule->cookies;
+
     n = (r->upstream && ctx->answer.hops)
         ? ngx_agent_headers_hops(&r->upstream->headers_in.headers.part, hops)
         : 0;
@@ -426,7 +469,9 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
             if ((ngx_agent_header_names_is_dropped(name, len)
                  && !(is_switch
                       && ngx_agent_header_names_is(name, len, "upgrade")))
-                || ngx_agent_headers_is_hop(hops, n, name, len))
+                || ngx_agent_headers_is_hop(hops, n, name, len)
+                || (is_cookie
+                    && ngx_agent_header_names_is(name, len, "set-cookie")))
             {
                 header[i].hash = 0;
             }

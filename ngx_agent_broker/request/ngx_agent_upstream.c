@@ -239,9 +239,7 @@ ngx_agent_upstream_judge(ngx_agent_ctx_t *ctx)
 
     if (rule == NULL
         || rule->plaintext != old->plaintext || rule->port != old->port
-        || rule->credential_kind != old->credential_kind
-        || (rule->credential
-            && ngx_strcmp(rule->credential, old->credential) != 0)
+        || !policy_rule_has_same_credential(rule, old)
         || (ctx->websocket && !rule->websocket))
     {
         return NULL;

@@ -332,10 +332,7 @@ refused('a policy twice', http("agent_policy a { }\nagent_policy a { #!\n}"),
             http("include $first;\nagent_policy a { #!\n}"),
             qr/already; the first is in \Q$first\E:2, in /);
 }
-subtest 'C-017 a credential cannot be attached in a query' => sub {
-    refused('a credential in the query', host("query key api; #!"),
-            qr/unknown directive "query"/);
-};
+
 refused('an unknown directive in a policy', policy("tunnel_all on; #!"),
         qr/unknown directive "tunnel_all"/);
 refused('an unknown directive in a host', host("follow on; #!"),

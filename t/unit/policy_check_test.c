@@ -50,7 +50,6 @@ test_rule_checks(void **state)
         { "a.test:9090", true, "key", NULL, NULL, "cleartext" },
         { "a.test", true, NULL, NULL, NULL, "exact port" },
         { "*.a.test", false, "key", NULL, NULL, "exact host" },
-        { "a.test", false, "no name", NULL, NULL, "entry is not a name" },
         { "a.test", false, "key", NULL, "TRACE", "TRACE" },
         { "a.test", false, NULL, NULL, "TRACE", NULL },
         { "a.test", false, NULL, "127.0.0.0/8", NULL, "exact port" },
@@ -84,8 +83,8 @@ test_rule_checks(void **state)
         rule->plaintext = rows[i].plaintext;
 
         if (rows[i].credential) {
-            rule->credential_kind = CREDENTIAL_BEARER;
-            rule->credential = strdup(rows[i].credential);
+            must(policy_rule_set_credential(rule, CREDENTIAL_BEARER, NULL,
+                                            rows[i].credential, err));
         }
 
         if (rows[i].range) {
@@ -155,8 +154,8 @@ test_tunnel_checks(void **state)
         rule->plaintext = rows[i].plaintext;
 
         if (rows[i].credential) {
-            rule->credential_kind = CREDENTIAL_BEARER;
-            rule->credential = strdup("key");
+            must(policy_rule_set_credential(rule, CREDENTIAL_BEARER, NULL,
+                                            "key", err));
         }
 
         if (rows[i].says == NULL) {

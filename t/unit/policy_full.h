@@ -99,16 +99,23 @@ full_set(bool backwards)
                                                       : "^/v2/\\d\"+$", err));
             must(policy_rule_set_hint(rule, "use /v1/\"search\" \xe2\x86\x92",
                                       err));
-            rule->credential_kind = CREDENTIAL_BEARER;
-            rule->credential = strdup("api_internal");
+            must(policy_rule_set_credential(rule, CREDENTIAL_BEARER, NULL,
+                                            "api_internal", err));
+            rule->cookies = true;
             rule->trusted_pem = strdup(PEM2);
 
         } else if (strcmp(rule->host, "metrics.internal") == 0) {
             rule->plaintext = true;
             rule->websocket = true;
             rule->reuse_after_body = true;
+            rule->client_credentials = true;
             must(policy_rule_add_range(rule, "10.0.0.0/8", err));
             rule->trusted_pem = strdup(PEM2);
+
+        } else if (rule->wildcard) {
+            must(policy_rule_set_credential(rule, CREDENTIAL_HEADER,
+                                            "X-Package-Key", "packages", err));
+            rule->credential_wildcard = true;
 
         } else if (rule->port == 8443 && rule->kind == AUTHORITY_NAME) {
             rule->tunnel = true;

@@ -64,7 +64,7 @@ walk(json_t *root, json_t *node, const char *where)
     size_t         i, k, count;
     const char    *key;
 
-    char           keys[16][80];
+    char           keys[32][80];
 
     if (json_is_array(node)) {
         for (i = 0; i < json_array_size(node); i++) {
@@ -271,7 +271,7 @@ test_replaced(void **state)
         { "\"ports\"", "80,443", "443,80", false },
         { "\"ports\"", "80,443", "0", false },
         { "\"ports\"", "80,443", "65536", false },
-        { "\"10.1.2.3\"", "10.1.2.3", "8.8.8.8", true },
+        { "\"10.1.2.3\"", "10.1.2.3", "8.8.8.8", false },
         { "\"10.1.2.3\"", "10.1.2.3", "11.1.2.3:80", false },
         { "\"2001:db8::1\"", "2001:db8::1", "2001:db8::2", true },
         { "\"2001:db8::1\"", "2001:db8::1", "[2001:db8::1]", false },
@@ -281,7 +281,18 @@ test_replaced(void **state)
         { "\"methods\"", "[\"GET\",\"HEAD\"]", "[]", false },
         { "\"methods\"", "[\"GET\",\"HEAD\"]", "[\"GET\",]", false },
         { "\"methods\"", "[\"GET\",\"HEAD\"]", "[\"GET\"\"HEAD\"]", false },
-        { "\"kind\"", "bearer", "basic", false },
+        { "\"kind\"", "bearer", "basic", true },
+        { "\"kind\"", "bearer", "header", false },
+        { "\"kind\"", "bearer", "token", false },
+        { "\"kind\"", "bearer\",\"field\":null",
+          "header\",\"field\":\"X-Key\"", true },
+        { "\"kind\"", "bearer\",\"field\":null",
+          "header\",\"field\":\"Cookie\"", false },
+        { "\"kind\"", "bearer\",\"field\":null",
+          "query\",\"field\":\"api key\"", false },
+        { "\"credential_scope\"", "exact", "wildcard", true },
+        { "\"credential_scope\"", "exact", "all", false },
+        { "\"client_credentials\"", "strip", "passed", false },
         { "\"isolation\"", "namespaces", "gvisor", true },
         { "\"isolation\"", "namespaces", "none", false },
         { "\"bounds\"", "\"connections\":7", "\"connections\":65535",

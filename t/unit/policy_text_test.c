@@ -181,6 +181,16 @@ static void  change_plaintext(policy_t *p)
     { p->rules[2]->plaintext = false; }
 static void  change_credential(policy_t *p)
     { p->rules[0]->credential[0] = 'b'; }
+static void  change_kind(policy_t *p)
+    { p->rules[1]->credential_kind = CREDENTIAL_QUERY; }
+static void  change_field(policy_t *p)
+    { p->rules[1]->credential_field[0] = 'Y'; }
+static void  change_scope(policy_t *p)
+    { p->rules[1]->credential_wildcard = false; }
+static void  change_client(policy_t *p)
+    { p->rules[2]->client_credentials = false; }
+static void  change_cookies(policy_t *p)
+    { p->rules[0]->cookies = false; }
 static void  change_hint(policy_t *p)
     { p->rules[0]->hint[0] = 'U'; }
 static void  change_isolation(policy_t *p)
@@ -214,7 +224,8 @@ test_sensitive(void **state)
         change_method, change_range, change_plaintext, change_credential,
         change_hint, change_isolation, change_trusted, change_port,
         change_bound, change_last_bound, change_websocket,
-        change_other_websocket, change_tunnel
+        change_other_websocket, change_tunnel, change_kind, change_field,
+        change_scope, change_client, change_cookies
     };
 
     (void) state;
