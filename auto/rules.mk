@@ -1,7 +1,8 @@
 # The rules of the build.  ./Makefile, written by auto/configure, has the
 # settings for this machine and includes this file.
 #
-#   make               builds the launcher and the module, in objs/
+#   make               builds the launcher, the module and the operator's
+#                      tools, in objs/
 #   make SANITIZE=1    builds both with address and undefined-behaviour
 #                      sanitizers, in objs-asan/
 #   make unit          builds the unit tests, in objs/t/
@@ -110,7 +111,14 @@ JAIL_OBJS := $(JAIL_SRCS:%.c=$(O)/o/%.o)
 # the module's files that do not use nginx
 PURE_SRCS := $(foreach f,$(wildcard ngx_agent_broker/*/*.c),\
                $(if $(filter ngx_%,$(notdir $f)),,$f))
+PURE_SRCS := $(filter-out ngx_agent_broker/tools/%,$(PURE_SRCS))
 PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
+
+# programs beside the module, which share some of these
+VAULT_SRCS := $(wildcard ngx_agent_broker/tools/agent_vault*.c \
+                         ngx_agent_broker/policy/vault*.c) \
+              jail/shared/secret.c
+VAULT_OBJS := $(VAULT_SRCS:%.c=$(O)/o/%.o)
 
 # the files that launcher and module share
 SHARED_SRCS := $(wildcard jail/shared/*.c)
@@ -125,11 +133,14 @@ FUZZ_BINS := $(FUZZ_SRCS:t/fuzz/%.c=objs/fuzz/%)
 MODULE := ngx_agent_broker_module.so
 MODULE_SRCS := $(wildcard ngx_agent_broker/*.c ngx_agent_broker/*/*.c) \
                $(wildcard jail/shared/*.c)
+MODULE_SRCS := $(filter-out ngx_agent_broker/tools/%,$(MODULE_SRCS))
 MODULE_HDRS := $(wildcard ngx_agent_broker/*.h ngx_agent_broker/*/*.h) \
                $(wildcard jail/shared/*.h)
 
 TARGETS := $(if $(JAIL_SRCS),$(O)/jail)
 TARGETS += $(if $(wildcard ngx_agent_broker/config),$(O)/$(MODULE))
+TARGETS += $(if $(wildcard ngx_agent_broker/tools/agent_vault.c),\
+             $(O)/agent-vault)
 
 
 # make -s print-MODULE_SRCS prints the value of that variable
@@ -162,6 +173,11 @@ $(O)/jail: $(JAIL_OBJS)
 	$(say) LINK $@
 	$(Q)$(CC) $(LINK_JAIL) -o $@.new $(JAIL_OBJS) $(LDFLAGS_ALL) $(JAIL_LIBS) \
 	    2> $@.log || { grep -v -e libcgroup -e 'statically linked' $@.log >&2; exit 1; }
+	@mv -f $@.new $@
+
+$(O)/agent-vault: $(VAULT_OBJS)
+	$(say) LINK $@
+	$(Q)$(CC) -pie -o $@.new $(VAULT_OBJS) $(LDFLAGS_ALL) -lcrypto
 	@mv -f $@.new $@
 
 # The seccomp filter is compiled here by libseccomp, not at each start of a box:
@@ -313,7 +329,8 @@ objs/fuzz/%: t/fuzz/%.c $(PURE_SRCS) $(SHARED_SRCS) $(MODULE_HDRS) Makefile \
 # -Wconversion where it matters.
 
 LINT_SRCS := $(JAIL_SRCS) jail/box/seccomp_gen.c \
-             $(filter-out jail/%,$(MODULE_SRCS))
+             $(filter-out jail/%,$(MODULE_SRCS)) \
+             $(wildcard ngx_agent_broker/tools/*.c)
 
 LINT_WARN := -Wall -Wextra -Werror -Wno-unused-parameter -Wshadow \
              -Wmissing-prototypes -Wstrict-prototypes -Wconversion \
@@ -433,6 +450,7 @@ install: all
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(MODULES_PATH) \
 	    $(DATA)/conf/policies $(DATA)/scripts
 	install -m 755 $(O)/jail $(DESTDIR)$(prefix)/bin/jail
+	install -m 755 $(O)/agent-vault $(DESTDIR)$(prefix)/bin/agent-vault
 	install -m 644 $(O)/$(MODULE) $(DESTDIR)$(MODULES_PATH)/$(MODULE).new
 	mv -f $(DESTDIR)$(MODULES_PATH)/$(MODULE).new \
 	    $(DESTDIR)$(MODULES_PATH)/$(MODULE)
@@ -445,7 +463,7 @@ install: all
 	for f in $(wildcard scripts/setup-host); do \
 	    install -m 755 $$f $(DATA)/scripts; \
 	done
-	for f in $(wildcard jail/*.1); do \
+	for f in $(wildcard jail/*.1 ngx_agent_broker/tools/*.1); do \
 	    install -D -m 644 $$f \
 	        $(DESTDIR)$(prefix)/share/man/man1/$$(basename $$f); \
 	done

@@ -86,6 +86,11 @@
  *                (what a worker reads of policies) ngx_agent_main_conf.h
  *                ngx_agent_lease.c ngx_agent_state.c
  *
+ *   tools/     programs of the operator's, beside the module
+ *                agent_vault.h agent_vault.c agent_vault_commands.c
+ *                agent_vault_file.c agent_vault_value.c (agent-vault: changes
+ *                a vault)
+ *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c
  *                policy_credential.c policy_host.c policy_check.c

@@ -145,6 +145,9 @@ subtest 'make install puts everything where DESTDIR and prefix say' => sub {
         or diag($run->{err});
 
     ok(-x "$dest/usr/bin/jail", 'the launcher is in bin');
+    ok(-x "$dest/usr/bin/agent-vault", 'the vault\'s tool is in bin');
+    ok(-f "$dest/usr/share/man/man1/$_", "the manual page $_ is there")
+        for qw(jail.1 agent-vault.1);
     ok(-f "$dest/usr/lib/nginx/modules/ngx_agent_broker_module.so",
        'the module is where nginx looks for it');
     ok(-f "$dest/usr/share/agent-broker/$_", "$_ is in share/agent-broker")

@@ -35,7 +35,8 @@ my @PARTS = (
         name    => 'ngx_agent_broker',
         top     => 'ngx_agent_broker/ngx_agent_broker_module.c',
         object  => sub ($c) {
-            'objs/nginx/addon/' . basename(dirname $c) . '/'
+            $c =~ m{/tools/} ? "objs/o/" . $c =~ s/\.c\z/.o/r
+            : 'objs/nginx/addon/' . basename(dirname $c) . '/'
                 . basename($c) =~ s/\.c\z/.o/r;
         },
         without => {},

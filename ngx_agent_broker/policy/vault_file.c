@@ -37,8 +37,6 @@ static int vault_file_check_directory(const char *what, int fd, uid_t owner,
 static int vault_file_check(const char *what, int fd, uid_t owner,
     const char *shown, struct stat *st, char err[VAULT_ERROR_MAX]);
 static ssize_t vault_file_read_all(int fd, unsigned char *p, size_t cap);
-static int vault_file_refuse(char err[VAULT_ERROR_MAX], const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
 static void vault_file_show_path(const char *path, char dst[SHOWN_MAX + 4]);
 
 
@@ -86,6 +84,7 @@ vault_file_open(const char *what, const char *path, int dir, uid_t owner,
     char         shown[SHOWN_MAX + 4];
     const char  *slash;
 
+    memset(st, 0, sizeof(struct stat));
     vault_file_show_path(path, shown);
 
     slash = strrchr(path, '/');
@@ -186,6 +185,7 @@ vault_file_key(const char *path, uid_t owner, vault_memory_t *memory,
         return -1;
     }
 
+    n = 0;
     rc = vault_file_read(what, path, fd, &st, memory, &n, err);
     (void) close(fd);
 
@@ -201,7 +201,7 @@ vault_file_key(const char *path, uid_t owner, vault_memory_t *memory,
 }
 
 
-static int
+int
 vault_file_refuse(char err[VAULT_ERROR_MAX], const char *fmt, ...)
 {
     va_list  args;

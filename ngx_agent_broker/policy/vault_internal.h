@@ -66,6 +66,10 @@ int vault_file_read(const char *what, const char *path, int fd,
 int vault_file_key(const char *path, uid_t owner, vault_memory_t *memory,
     char err[VAULT_ERROR_MAX]);
 
+/* Formats into err, and returns -1. */
+int vault_file_refuse(char err[VAULT_ERROR_MAX], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /*
  * The entries in the order of their lines (malloc'd, holding no value), sealed
  * or not.  NULL: bad says why.
@@ -73,7 +77,8 @@ int vault_file_key(const char *path, uid_t owner, vault_memory_t *memory,
 vault_line_t *vault_lines(const unsigned char *p, size_t n, size_t *count,
     vault_bad_t *bad);
 
-/* NULL, or why no entry can have this value. */
+/* NULL, or why no entry can have this name or value. */
+const char *vault_lines_judge_name(const unsigned char *p, size_t n);
 const char *vault_lines_judge_value(const unsigned char *p, size_t n);
 
 bool vault_lines_is_sealed(const vault_line_t *line);

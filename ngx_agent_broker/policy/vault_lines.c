@@ -25,7 +25,6 @@
 static bool vault_lines_duplicate(const vault_line_t *lines, size_t count,
     vault_bad_t *bad);
 static int compare_lines(const void *a, const void *b);
-static const char *judge_name(const unsigned char *p, size_t n);
 static const char *parse_line(const unsigned char *p, size_t n,
     vault_line_t *line, vault_bad_t *bad);
 static const char *judge_bytes(const unsigned char *p, size_t n);
@@ -178,8 +177,8 @@ compare_lines(const void *a, const void *b)
 }
 
 
-static const char *
-judge_name(const unsigned char *p, size_t n)
+const char *
+vault_lines_judge_name(const unsigned char *p, size_t n)
 {
     size_t  i;
 
@@ -304,7 +303,7 @@ parse_line(const unsigned char *p, size_t n, vault_line_t *line,
         /* void */
     }
 
-    why = judge_name(p + i, end - i);
+    why = vault_lines_judge_name(p + i, end - i);
 
     if (why) {
         return why;

@@ -66,7 +66,7 @@ for my $file (files(qr/\.[ch]\z/, qw(jail ngx_agent_broker))) {
     push @texts, map { ['comments', $file, @$_] } comments_of_c($file);
 }
 
-for my $file (glob 'jail/*.1') {
+for my $file (glob 'jail/*.1 ngx_agent_broker/tools/*.1') {
     push @texts, map { ['pages', $file, @$_] } paragraphs($file, 1);
 }
 for my $file ('README.md', glob '.github/*') {
