@@ -189,6 +189,10 @@ ngx_agent_upstream_peer_init(ngx_http_request_t *r,
 
     u->ssl = ctx->tls;                      /* by the rule, not by proxy_pass */
 
+    if (!u->ssl) {
+        ngx_str_set(&u->schema, "http://");     /* what error.log shows */
+    }
+
     if (u->ssl && ctx->target.authority.kind != AUTHORITY_NAME) {
         /*
          * Core would send the address as SNI, cut at its first colon, and look

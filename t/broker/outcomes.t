@@ -187,6 +187,15 @@ subtest 'a bound of amount is told by every door and protocol' => sub {
     $l->stop;
 };
 
+subtest 'error.log names the upstream by the scheme that it is spoken to' => sub {
+    my (%seen, $log);
+    $log = $b->error_log;
+    $seen{$2}{$1}++ while $log =~ m{upstream: "(\w+)://[^/]+/(\w+)"}g;
+    is_deeply([map { join ' ', $_, sort keys %{ $seen{$_} } } qw(cert silent gone)],
+              ['cert https', 'silent http', 'gone http'],
+              'https where a certificate was verified, else http');
+};
+
 $b->stop;
 $b->is_clean(level => qr{alert|emerg});
 
