@@ -45,7 +45,7 @@ static ngx_agent_reason_e ngx_agent_first_bytes_judge(
     ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx, u_char *head,
     size_t len, const char **why);
 static void ngx_agent_first_bytes_answer(ngx_connection_t *c,
-    ngx_agent_reason_e reason, ngx_str_t *body);
+    ngx_agent_ctx_t *ctx, ngx_str_t *body);
 static void ngx_agent_first_bytes_end(ngx_connection_t *c, const u_char *text,
     size_t len);
 
@@ -298,7 +298,7 @@ ngx_agent_first_bytes_late(ngx_agent_connection_t *ac,
         return;
     }
 
-    ngx_agent_first_bytes_answer(c, reason, &body);
+    ngx_agent_first_bytes_answer(c, ctx, &body);
 }
 
 
@@ -427,7 +427,7 @@ ngx_agent_first_bytes_connect(ngx_agent_connection_t *ac, u_char *head,
             return;
         }
 
-        ngx_agent_first_bytes_answer(c, reason, &body);
+        ngx_agent_first_bytes_answer(c, ctx, &body);
         return;
     }
 
@@ -496,15 +496,23 @@ ngx_agent_first_bytes_judge(ngx_agent_connection_t *ac, ngx_agent_ctx_t *ctx,
 
 
 static void
-ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
+ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_ctx_t *ctx,
     ngx_str_t *body)
 {
-    u_char      *p, *last, *text;
-    size_t       size;
-    ngx_uint_t   status;
+    u_char              *p, *last, *text;
+    size_t               size, shown;
+    ngx_uint_t           status;
+    ngx_agent_reason_e   reason;
 
+    reason = ctx->reason;
     status = ngx_agent_reason(reason)->status;
     size = body->len + 512;
+
+    /* RFC 9110 section 9.3.2 */
+
+    shown = (ctx->target.method_len == 4
+             && ngx_memcmp(ctx->target.method, "HEAD", 4) == 0)
+            ? 0 : body->len;
 
     text = ngx_pnalloc(c->pool, size);
 
@@ -521,7 +529,7 @@ ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
                      "Content-Length: %uz" CRLF
                      "X-Agent-Broker: %s" CRLF
                      "%s"
-                     "Connection: close" CRLF CRLF "%V",
+                     "Connection: close" CRLF CRLF "%*s",
                      status, status == 403 ? "Forbidden"
                              : status == 400 ? "Bad Request"
                              : status == 429 ? "Too Many Requests"
@@ -530,7 +538,7 @@ ngx_agent_first_bytes_answer(ngx_connection_t *c, ngx_agent_reason_e reason,
                      body->len, ngx_agent_reason(reason)->outcome,
                      ngx_agent_refuse_waited(reason)
                      ? "Retry-After: 1" CRLF : "",
-                     body);
+                     shown, body->data);
 
     ngx_agent_first_bytes_end(c, text, p - text);
 }

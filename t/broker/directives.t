@@ -28,7 +28,8 @@ my $crl = $t->dir . '/empty.crl';
 
 my %line = (
     agent_vault => 'agent_vault ' . $t->write('vault',
-                       "api = sk_conf_0123456789abcdef\n", 0600) . ';',
+                       "api = sk_conf_0123456789abcdef\ngit = x-access-token:0123456789abcdef\n",
+                       0600) . ';',
     agent_audit => 'agent_audit logs/agent-audit.log;',
     agent_control => 'agent_control unix:%CONTROL%;',
     agent_policy => 'agent_policy a { }',
@@ -117,10 +118,15 @@ my %host = (
     trusted_certificate => "trusted_certificate $ca;", crl => "crl $crl;",
     idle => 'idle 10s;', hint => 'hint "ask first";',
     private => 'private 10.0.0.0/8;',
+    basic => 'basic git;', header => 'header X-Key api;',
+    query => 'query key api;', cookies => 'cookies on;',
+    client_credentials => 'client_credentials pass;',
+    credential_scope => 'credential_scope wildcard;',
 );
+my $credential = qr/\b(?:bearer|basic|header|query)\b/;
 my %vain = (
-    'bearer plaintext'     => qr/would send its credential in cleartext/,
-    'bearer tunnel'        => qr/no credential .* goes with it/,
+    'client_credentials tunnel'
+                           => qr/no "client_credentials" goes with it/,
     'plaintext tunnel'     => qr/no "plaintext" goes with it/,
     'path tunnel'          => qr/no "path" goes with it/,
     'methods tunnel'       => qr/"tunnel", which passes TLS on unread: no "methods" goes with it/,
@@ -137,6 +143,17 @@ my %vain = (
 );
 my $idle = qr/"idle", which has no effect without "tunnel on" or "websocket on": remove it/;
 
+# and of a pair by what is in it, the first that fits
+my @kinds = (
+    [qr/$credential.*$credential/, qr/one credential/],
+    [qr/^(?!.*$credential).*\bcookies\b/, qr/"cookies", which has no effect without a/],
+    [qr/^(?=.*$credential).*\bplaintext\b/, qr/would send its credential in cleartext/],
+    [qr/^(?=.*$credential).*client_credentials/, qr/"client_credentials pass" is for hosts/],
+    [qr/credential_scope/, qr/"credential_scope wildcard", which is for a wildcard/],
+    [qr/^(?=.*$credential).*\btunnel\b/, qr/no credential .* goes with it/],
+    [qr/^(?!.*(?:tunnel|websocket)).*\bidle\b/, $idle],
+);
+
 sub policy ($body, $name = 'api.internal:8443') {
     return http(agent_policy => "agent_policy a {\nbytes_up 1m;\nhost $name {\n"
                               . "$body\n} #!\n}");
@@ -148,11 +165,11 @@ subtest 'each pair of a host\'s directives has an effect, or is refused' => sub 
         for my $j ($i + 1 .. $#names) {
             my $pair = "$names[$i] $names[$j]";
             my $text = "$host{$names[$i]}\n$host{$names[$j]}";
-            my $words = $vain{$pair};
-            $words //= $idle if $pair =~ /\bidle\b/ && $pair !~ /tunnel|websocket/;
-            $words ? refused($pair, policy($text),
-                             qr/host "api\.internal(?::8443)?".*$words/)
-                   : accepted($pair, policy($text));
+            my ($kind) = grep { $pair =~ $_->[0] } @kinds;
+            my $words = $vain{$pair} // ($kind ? $kind->[1] : undef);
+            my $http = policy($text);
+            $http =~ s/ #!//g if $words && $words =~ /one credential/;
+            $words ? refused($pair, $http, $words) : accepted($pair, $http);
         }
     }
 };

@@ -41,6 +41,13 @@ my $b = $t->broker(dns => $dns, proxy => $t->write('proxy.conf', $proxy),
         host none.internal:$port { plaintext on; $here }
         host cert.internal:$tls  { $here }
     }
+    agent_policy narrow {
+        connections 1;
+        host up.internal:$port   { plaintext on; $here }
+    }
+    agent_policy strict {
+        refusals 1;
+    }
     agent_policy few {
         requests 1;
         host few.internal:$port { plaintext on; $here }
@@ -80,15 +87,22 @@ my @protocols = (
 
 my $task_ca;
 
-# the answer to a request by curl in the box
-sub curl ($l, $protocol, $host, $port, $path, @how) {
+# a request by curl in the box, and the answer that it prints
+sub command ($protocol, $host, $port, $path, @how) {
     my ($name, $scheme, @by) = @$protocol;
     push @by, '--resolve', "$host:$port:127.0.0.1" unless grep { $_ eq '-x' } @by;
-    my $run = $l->do(run => {
-        argv => ['curl', '-sS', '--max-time', '60', '--cacert', $task_ca, '-i',
-                 '--suppress-connect-headers', @by, @how,
-                 "$scheme://$host:$port/$path"],
-        env => { PATH => $ENV{PATH} } });
+    return ('curl', '-sS', '--max-time', '60', '--cacert', $task_ca, '-i',
+            @by, @how, "$scheme://$host:$port/$path");
+}
+
+sub curl ($l, $protocol, $host, $port, $path, @how) {
+    return answer($l->do(run => {
+        argv => [command($protocol, $host, $port, $path,
+                         '--suppress-connect-headers', @how)],
+        env => { PATH => $ENV{PATH} } }));
+}
+
+sub answer ($run) {
     my ($head, $body) = split /\r\n\r\n/, $run->{data}, 2;
     my %header = map { /^([^:]+):\s*(.*)/ ? (lc $1 => $2) : () }
                  split /\r\n/, $head // '';
@@ -184,6 +198,51 @@ subtest 'a bound of amount is told by every door and protocol' => sub {
     }
     my $egress = sums_are_equal($l, $task, 'the bound');
     is($egress->{denied_count}, @protocols, 'each is counted');
+    $l->stop;
+};
+
+subtest 'past the wait each door tells the bound, and when to come again' => sub {
+    my ($l, $task) = $b->task('narrow');
+    $task_ca = $t->write('narrow-ca.pem', $task->{ca});
+    $l->do(open => { id => 'held', port => 8899 });
+    # its body does not come
+    $l->do(write => { id => 'held', data => "POST http://up.internal:$port/silent "
+        . "HTTP/1.1\r\nHost: up.internal:$port\r\nContent-Length: 5\r\n\r\n" });
+    $b->audit_wait('egress', path => '/silent', method => 'POST');
+    my $dir = $t->dir;
+    my $script = join "\n", (map {
+        my @words = map { "'$_'" } command($protocols[$_], 'up.internal', $port, 'quick');
+        "@words > $dir/narrow$_ &"
+    } 0 .. $#protocols), 'wait';
+    $l->do(run => { argv => ['sh', '-c', $script], env => { PATH => $ENV{PATH} } });
+    for my $i (0 .. $#protocols) {
+        my $what = $protocols[$i][0];
+        my $a = answer({ data => $t->read("$dir/narrow$i") });
+        if ($what =~ /^\S+ (?:in TLS )?by the web door/ && $protocols[$i][1] eq 'https') {
+            is($a->{status}, 0, "$what: an alert, since TLS has not begun");
+            next;
+        }
+        is($a->{status}, 429, "$what: status 429") or diag explain $a;
+        is($a->{header}{'x-agent-broker'}, 'denied', "$what: it is denied");
+        is($a->{header}{'retry-after'}, 1, "$what: Retry-After");
+        is((eval { $json->decode($a->{body}) } // {})->{reason}, 'connections',
+           "$what: the reason") unless $what =~ /^HEAD|CONNECT/;
+        is($a->{body}, '', "$what: no body") if $what =~ /^HEAD/;
+    }
+    my $egress = $l->ask('task', { op => 'close', reason => 'ok' })->{egress};
+    my ($entry) = grep { $_->{reason} eq 'connections' } @{ $egress->{denied} };
+    is($entry->{count}, @protocols, 'the result counts all of them');
+    $l->stop;
+};
+
+subtest 'past `refusals` CONNECT is answered as its body says' => sub {
+    my ($l, $task) = $b->task('strict');
+    for my $want ('403 host_not_allowed', '429 refusals') {
+        my $r = $l->http("CONNECT evil.example:443 HTTP/1.1\r\n"
+                         . "Host: evil.example:443\r\n\r\n");
+        is("$r->{status} " . $json->decode($r->{body})->{reason}, $want, $want);
+    }
+    sums_are_equal($l, $task, 'refusals');
     $l->stop;
 };
 
