@@ -608,6 +608,7 @@ ngx_agent_events_task_end(const u_char *id, ngx_agent_slot_view_t *view,
     audit_line_number(&line, "allowed", (int64_t) view->allowed);
     audit_line_number(&line, "denied", (int64_t) view->denied);
     audit_line_number(&line, "failed", (int64_t) view->failed);
+    audit_line_number(&line, "unanswered", (int64_t) view->unfinished);
     ngx_agent_counted_keys(&line, view);
 
     if (view->unlogged) {

@@ -166,6 +166,14 @@ ngx_agent_tunnel_flow_move(ngx_agent_tunnel_t *t, ngx_connection_t *from,
                 return NGX_DONE;
             }
 
+            /* the host was the first to end it, and has sent nothing */
+
+            if (way == &t->way_down && *bytes == 0 && !t->way_up.ended
+                && ctx->failure == NGX_AGENT_REASON_NONE)
+            {
+                ctx->failure = NGX_AGENT_REASON_NO_ANSWER;
+            }
+
             continue;
         }
 

@@ -493,6 +493,7 @@ ngx_agent_slot_copy(ngx_agent_slot_t *slot, ngx_agent_slot_view_t *view)
     view->allowed = slot->allowed;
     view->denied = slot->denied;
     view->failed = slot->failed;
+    view->unfinished = slot->unfinished;
     view->audit_lines = slot->used[BOUND_AUDIT_LINES];
     view->is_over = ngx_agent_zone_is_over(slot);
     view->is_spent = slot->is_spent;

@@ -151,6 +151,7 @@ typedef struct {
     ngx_uint_t   allowed;
     ngx_uint_t   denied;
     ngx_uint_t   failed;
+    ngx_uint_t   unfinished;
     ngx_uint_t   audit_lines;
 
     uint64_t     unlogged;                  /* lines past log_bytes */

@@ -23,8 +23,14 @@ chomp(my $port = readline($up->{out}) // die "no upstream\n");
 my $safe = $t->upstream(names => ['cert.internal']);
 my $tls  = $safe->port;
 
+my $plain = $t->upstream(plain => 1);
+my $ws    = $plain->port;
+my $closing = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 8)
+    or BAIL_OUT("a port: $!");
+
 my $dns = $t->dns({ (map { $_ => { A => ['127.0.0.1'] } }
-                     qw(up.internal cert.internal few.internal)),
+                     qw(up.internal cert.internal few.internal ws.internal
+                        closes.internal)),
                     'gone.internal' => { A => ['127.0.0.2'] },
                     'none.internal' => { A => [] } });
 
@@ -44,6 +50,14 @@ my $b = $t->broker(dns => $dns, proxy => $t->write('proxy.conf', $proxy),
     agent_policy narrow {
         connections 1;
         host up.internal:$port   { plaintext on; $here }
+    }
+    agent_policy begun {
+        idle 1s;
+        bytes_up 1m;
+        host up.internal:$port  { plaintext on; $here }
+        host ws.internal:$ws    { plaintext on; websocket on; $here }
+        host cert.internal:$tls { tunnel on; private 127.0.0.0/8; }
+        host closes.internal:@{[$closing->sockport]} { tunnel on; private 127.0.0.0/8; }
     }
     agent_policy strict {
         refusals 1;
@@ -120,7 +134,7 @@ sub sums_are_equal ($l, $task, $what) {
     my $egress = $l->ask('task', { op => 'close', reason => 'ok' })->{egress};
     my $end = $b->audit_wait('task_end', task => $task->{task_id});
     is("$egress->{denied_count} $egress->{failed_count}",
-       "$end->{denied} $end->{failed}",
+       $end->{denied} + $end->{unanswered} . " $end->{failed}",
        "$what: the result counts as the line of the task's end");
     for my $list (qw(denied failed)) {
         is(sum0(map { $_->{count} } @{ $egress->{$list} }),
@@ -130,7 +144,7 @@ sub sums_are_equal ($l, $task, $what) {
     }
     is(scalar(grep { $_->{failure} } $b->audit('egress_end',
                                                task => $task->{task_id})),
-       $end->{failed}, "$what: as many lines have a failure");
+       $end->{failed} + $end->{unanswered}, "$what: as many lines have a failure");
     return $egress;
 }
 
@@ -243,6 +257,67 @@ subtest 'past `refusals` CONNECT is answered as its body says' => sub {
         is("$r->{status} " . $json->decode($r->{body})->{reason}, $want, $want);
     }
     sums_are_equal($l, $task, 'refusals');
+    $l->stop;
+};
+
+# What had begun, or was not HTTP for the broker
+
+sub begin ($l, $id, $text) {
+    $l->do(open => { id => $id, port => 8899 });
+    $l->do(write => { id => $id, data => $text });
+    return $l->do(read => { id => $id, timeout => 60 })->{data};
+}
+
+sub hello ($host) {
+    my $run = $t->run(['/usr/bin/python3', '-c', <<'END', $host]);
+import ssl, sys
+out = ssl.MemoryBIO()
+c = ssl.create_default_context()
+c.check_hostname = False
+c.verify_mode = ssl.CERT_NONE
+s = c.wrap_bio(ssl.MemoryBIO(), out, server_hostname=sys.argv[1])
+try:
+    s.do_handshake()
+except ssl.SSLWantReadError:
+    print(out.read().hex())
+END
+    return pack 'H*', $run->{out} =~ s/\s//gr;
+}
+
+subtest 'G-025: what failed after it had begun says by what, once' => sub {
+    my ($l, $task) = $b->task('begun');
+    $l->get("http://up.internal:$port/$_") for qw(torn unchunked short);
+    like(begin($l, 'ws', "GET http://ws.internal:$ws/upgrade HTTP/1.1\r\n"
+               . "Host: ws.internal:$ws\r\nConnection: Upgrade\r\n"
+               . "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+               . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"),
+         qr/ 101 /, 'control: the websocket is open');
+    for my $host ('cert.internal', 'closes.internal') {
+        my $p = $host eq 'cert.internal' ? $tls : $closing->sockport;
+        like(begin($l, $host, "CONNECT $host:$p HTTP/1.1\r\nHost: $host:$p\r\n\r\n"),
+             qr/ 200 /, "control: CONNECT to $host is answered");
+        $l->do(write => { id => $host, data => hello($host) });
+        next if $host eq 'cert.internal';
+        my $c = $closing->accept;
+        read $c, my $first, 5;
+        $c->shutdown(1);
+        is($l->do(read => { id => $host, timeout => 60 })->{data}, '',
+           'its end reaches the box');
+        $l->do(shut => { id => $host });
+    }
+    $b->audit_wait('egress_end', task => $task->{task_id}, host => $_)
+        for qw(ws.internal cert.internal closes.internal);
+    my $egress = sums_are_equal($l, $task, 'what had begun');
+    is_deeply(entries($egress->{failed}), {
+        "GET up.internal $port /torn answer_cut" => 1,
+        "GET up.internal $port /short answer_cut" => 1,
+        "GET up.internal $port /unchunked bad_answer" => 1,
+        "GET ws.internal $ws /upgrade idle" => 1,
+        "CONNECT cert.internal $tls  idle" => 1,
+    }, 'what the box had a part of is listed as failed');
+    is_deeply(entries($egress->{denied}), {
+        "CONNECT closes.internal @{[$closing->sockport]}  no_answer" => 1,
+    }, 'a tunnel of which it had nothing as unanswered, with the reason');
     $l->stop;
 };
 
