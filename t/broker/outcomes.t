@@ -130,7 +130,7 @@ sub entries ($list) {
                     . "$_->{reason}" => $_->{count}) } @$list };
 }
 
-sub sums_are_equal ($l, $task, $what) {
+sub sums_are_equal ($l, $task, $what, $cut = 0) {
     my $egress = $l->ask('task', { op => 'close', reason => 'ok' })->{egress};
     my $end = $b->audit_wait('task_end', task => $task->{task_id});
     is("$egress->{denied_count} $egress->{failed_count}",
@@ -144,7 +144,8 @@ sub sums_are_equal ($l, $task, $what) {
     }
     is(scalar(grep { $_->{failure} } $b->audit('egress_end',
                                                task => $task->{task_id})),
-       $end->{failed} + $end->{unanswered}, "$what: as many lines have a failure");
+       $end->{failed} + $end->{unanswered} + $cut,
+       "$what: as many lines have a failure");
     return $egress;
 }
 
@@ -212,6 +213,47 @@ subtest 'a bound of amount is told by every door and protocol' => sub {
     }
     my $egress = sums_are_equal($l, $task, 'the bound');
     is($egress->{denied_count}, @protocols, 'each is counted');
+    $l->stop;
+};
+
+# What is seen only when it has begun, and what names two hosts
+
+subtest 'a body without a length, and two hosts, are told alike by each' => sub {
+    my ($l, $task) = $b->task;
+    $task_ca = $t->write('task-ca.pem', $task->{ca});
+    my $bodies = 0;
+    for my $protocol (@protocols) {
+        my $what = $protocol->[0];
+        my %told;
+        if ($what !~ m{HTTP/1\.0|^HEAD}) {
+            my $a = curl($l, $protocol, 'up.internal', $port, 'quick', '-d',
+                         'more than 8', '-H', 'Transfer-Encoding: chunked');
+            is($a->{status}, 413, "$what: status 413 for a body without a length")
+                or diag explain $a;
+            $told{body_too_large} = $a;
+            $bodies++;
+        }
+        my $a = curl($l, $protocol, 'up.internal', $port, 'quick', '-H',
+                     'Host: other.internal');
+        is($a->{status}, $what =~ m{^HTTP/2} ? 421 : 400,
+           "$what: 400, or 421 where a client can begin anew, for two hosts")
+            or diag explain $a;
+        $told{authority_mismatch} = $a;
+        for my $reason (sort keys %told) {
+            is($told{$reason}{header}{'x-agent-broker'}, 'denied',
+               "$what: $reason is denied");
+            next if $what =~ /^HEAD/;
+            my $body = eval { $json->decode($told{$reason}{body}) } // {};
+            is("$body->{error} $body->{reason}", "denied $reason",
+               "$what: the body has the reason $reason");
+        }
+    }
+    my $egress = sums_are_equal($l, $task, 'bodies and hosts', $bodies);
+    my %count;
+    $count{ $_->{reason} } += $_->{count} for @{ $egress->{denied} };
+    is_deeply(\%count, { body_too_large => $bodies,
+                         authority_mismatch => scalar @protocols },
+              'the result lists each');
     $l->stop;
 };
 
