@@ -84,7 +84,7 @@
  *                (shared memory)
  *                ngx_agent_wait.c (in order for a share) ngx_agent_policies.c
  *                (what a worker reads of policies) ngx_agent_main_conf.h
- *                ngx_agent_lease.c ngx_agent_state.c
+ *                ngx_agent_lease.c ngx_agent_state.c ngx_agent_secrets.c
  *
  *   tools/     programs of the operator's, beside the module
  *                agent_vault.h agent_vault.c agent_vault_commands.c
@@ -122,8 +122,9 @@
  *
  * Processes.  nginx -t, a start and a reload read the configuration: policies,
  * vault, authority and lease key are in memory, agent_state is locked, the
- * audit file open, and whatever is unsafe has ended it.  When the zones are
- * set up, the new policies' text is put into shared memory; init_module, when
+ * audit file open, and whatever is unsafe has ended it.  The authority's key is
+ * read by a process of its own (ngx_agent_ca_apart()).  When the zones are set
+ * up, the new policies' text is put into shared memory; init_module, when
  * nothing can fail any more, makes it the current one, for the workers of
  * every generation, and the vault's values with it.  The master then only
  * reopens the audit file.  A worker is undumpable, cannot open any of the
@@ -561,6 +562,8 @@ ngx_agent_broker_init_process(ngx_cycle_t *cycle)
     if (ngx_process != NGX_PROCESS_WORKER) {
         return NGX_OK;
     }
+
+    ngx_agent_secrets_lock(amcf->secrets);
 
     /* core has just made a worker that changed its user dumpable again */
 

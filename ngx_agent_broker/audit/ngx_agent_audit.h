@@ -146,6 +146,7 @@ struct ngx_agent_ctx_s {
     ngx_agent_flow_t       flow;
     ngx_agent_live_t       live;
     size_t                 head_size;       /* of the request sent up */
+    ngx_buf_t             *head;            /* it, if it has a credential */
     uint64_t               written;         /* earlier, by a kept connection */
 
     ngx_int_t            (*process_header)(ngx_http_request_t *r);

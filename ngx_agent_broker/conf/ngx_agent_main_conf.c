@@ -44,9 +44,10 @@ ngx_agent_main_conf_create(ngx_conf_t *cf)
     amcf->opens_burst = 100;
     amcf->audit_fd = NGX_INVALID_FILE;
     amcf->state_fd = NGX_INVALID_FILE;
+    amcf->secrets = ngx_agent_secrets_new();
     amcf->set = policy_set_new();
 
-    return amcf->set ? amcf : NULL;
+    return amcf->set && amcf->secrets ? amcf : NULL;
 }
 
 
@@ -303,5 +304,5 @@ ngx_agent_main_conf_free(void *data)
     free(amcf->policy_pem);
     X509_free(amcf->ca_cert);
     EVP_PKEY_free(amcf->ca_key);
-    ngx_explicit_memzero(amcf->lease_key, sizeof(amcf->lease_key));
+    ngx_agent_secrets_free(&amcf->secrets);
 }

@@ -260,9 +260,7 @@ ngx_agent_helper_forget(ngx_agent_helper_t *helper)
     amcf = ngx_http_cycle_get_module_main_conf(helper->cycle,
                                                ngx_agent_broker_module);
 
-    OPENSSL_cleanse(amcf->lease_key, sizeof(amcf->lease_key));
-    EVP_PKEY_free(amcf->ca_key);
-    amcf->ca_key = NULL;
+    ngx_agent_secrets_free(&amcf->secrets);
 }
 
 

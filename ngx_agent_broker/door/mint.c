@@ -37,14 +37,15 @@ struct mint_leaf_s {
 
 
 struct mint_s {
-    X509         *cert;
-    EVP_PKEY     *key;
-    EVP_PKEY     *leaf_key;
-    size_t        max;
-    size_t        count;
-    mint_leaf_t  *newest;
-    mint_leaf_t  *oldest;
-    mint_leaf_t  *buckets[MINT_BUCKETS];
+    X509              *cert;
+    mint_open_key_pt   open_key;
+    void              *data;            /* of open_key */
+    EVP_PKEY          *leaf_key;
+    size_t             max;
+    size_t             count;
+    mint_leaf_t       *newest;
+    mint_leaf_t       *oldest;
+    mint_leaf_t       *buckets[MINT_BUCKETS];
 };
 
 
@@ -72,6 +73,7 @@ int
 mint_authority(X509 **cert, EVP_PKEY **key)
 {
     char            cn[64];
+    X509           *made;
     unsigned char   random[4];
 
     static const mint_extension_t  extensions[] = {
@@ -91,8 +93,13 @@ mint_authority(X509 **cert, EVP_PKEY **key)
         (void) snprintf(cn, sizeof(cn), "Agent broker %02x%02x%02x%02x",
                         random[0], random[1], random[2], random[3]);
 
-        *cert = mint_sign(cn, MINT_CA_DAYS, *key, NULL, *key, NULL,
-                          extensions);
+        made = mint_sign(cn, MINT_CA_DAYS, *key, NULL, *key, NULL,
+                         extensions);
+
+        /* the one that was signed has a reference to the private key */
+
+        *cert = made ? X509_dup(made) : NULL;
+        X509_free(made);
     }
 
     if (*cert == NULL) {
@@ -222,7 +229,7 @@ mint_is_system_trusted(X509 *cert)
 
 
 mint_t *
-mint_new(X509 *cert, EVP_PKEY *key, size_t max)
+mint_new(X509 *cert, mint_open_key_pt open_key, void *data, size_t max)
 {
     mint_t  *mint;
 
@@ -238,10 +245,10 @@ mint_new(X509 *cert, EVP_PKEY *key, size_t max)
     }
 
     (void) X509_up_ref(cert);
-    (void) EVP_PKEY_up_ref(key);
 
     mint->cert = cert;
-    mint->key = key;
+    mint->open_key = open_key;
+    mint->data = data;
     mint->max = max > 0 ? max : 1;
 
     return mint;
@@ -260,7 +267,6 @@ mint_free(mint_t *mint)
     }
 
     X509_free(mint->cert);
-    EVP_PKEY_free(mint->key);
     EVP_PKEY_free(mint->leaf_key);
     free(mint);
 }
@@ -298,6 +304,7 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
 {
     time_t        now;
     size_t        bucket;
+    EVP_PKEY     *key;
     mint_leaf_t  *leaf;
 
     static const mint_extension_t  extensions[] = {
@@ -338,10 +345,16 @@ mint_leaf(mint_t *mint, const authority_t *name, bool *fresh)
 
     /* at most 64 characters; clients check only the subjectAltName */
 
-    leaf->cert = mint_sign(name->host_len <= 64 ? name->host
-                                                : "agent broker leaf",
-                           MINT_LEAF_DAYS, mint->leaf_key, mint->cert,
-                           mint->key, name, extensions);
+    key = mint->open_key(mint->data);
+
+    leaf->cert = key ? mint_sign(name->host_len <= 64 ? name->host
+                                                      : "agent broker leaf",
+                                 MINT_LEAF_DAYS, mint->leaf_key, mint->cert,
+                                 key, name, extensions)
+                     : NULL;
+
+    EVP_PKEY_free(key);
+
     if (leaf->cert == NULL) {
         free(leaf);
         return NULL;

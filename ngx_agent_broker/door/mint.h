@@ -52,11 +52,16 @@ X509 *mint_renewed(X509 *cert, EVP_PKEY *key);
  */
 bool mint_is_system_trusted(X509 *cert);
 
+/* The authority's key, which the caller frees; NULL on an error. */
+typedef EVP_PKEY *(*mint_open_key_pt)(void *data);
+
 /*
  * A mint with a new leaf key and a cache of at most max leaves, of which the
- * least recently used is dropped first.  Takes its own references.
+ * least recently used is dropped first.  Takes its own reference to cert; the
+ * authority's key is opened for each signature, and not kept.
  */
-mint_t *mint_new(X509 *cert, EVP_PKEY *key, size_t max);
+mint_t *mint_new(X509 *cert, mint_open_key_pt open_key, void *data,
+    size_t max);
 void mint_free(mint_t *mint);
 
 /*

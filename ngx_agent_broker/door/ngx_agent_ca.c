@@ -14,6 +14,9 @@
 #include "door/ngx_agent_door.h"
 
 #include <openssl/pem.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 
 #define NGX_AGENT_CA_DAY      (24 * 60 * 60)
@@ -21,6 +24,19 @@
 #define NGX_AGENT_CA_WARNED   (30 * NGX_AGENT_CA_DAY)
 
 
+/* What the process that reads or makes the authority gives to the master. */
+
+typedef struct {
+    ngx_agent_secrets_t  secrets;
+    int                  cert_len;          /* 0: there is none */
+    u_char               cert[16384];
+} ngx_agent_ca_apart_t;
+
+
+static ngx_int_t ngx_agent_ca_apart(ngx_conf_t *cf,
+    ngx_agent_main_conf_t *amcf);
+static void ngx_agent_ca_give(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_ca_apart_t *apart);
 static ngx_int_t ngx_agent_ca_auto(ngx_conf_t *cf,
     ngx_agent_main_conf_t *amcf);
 static const char *ngx_agent_ca_read(ngx_agent_main_conf_t *amcf,
@@ -46,10 +62,7 @@ ngx_agent_ca_load(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
         return NGX_OK;
     }
 
-    if ((amcf->ca_file.len ? ngx_agent_ca_files(cf, amcf)
-                           : ngx_agent_ca_auto(cf, amcf))
-        != NGX_OK)
-    {
+    if (ngx_agent_ca_apart(cf, amcf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -59,6 +72,96 @@ ngx_agent_ca_load(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
     ngx_agent_ca_warn(amcf, cf->log);
 
     return ngx_agent_ca_text(cf->pool, amcf);
+}
+
+
+/*
+ * What reads a key's file leaves pieces of it in the memory that it frees.  So
+ * a process of its own does that, and makes the authority where there is none;
+ * it logs what is wrong, and ends.
+ */
+
+static ngx_int_t
+ngx_agent_ca_apart(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf)
+{
+    int                    status = 0;
+    pid_t                  pid;
+    const u_char          *p;
+    ngx_agent_ca_apart_t  *apart;
+
+    apart = mmap(NULL, sizeof(ngx_agent_ca_apart_t), PROT_READ|PROT_WRITE,
+                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    if (apart == MAP_FAILED) {
+        return NGX_ERROR;
+    }
+
+    (void) mlock(apart, sizeof(ngx_agent_ca_apart_t));
+    (void) madvise(apart, sizeof(ngx_agent_ca_apart_t), MADV_DONTDUMP);
+
+    pid = fork();
+
+    if (pid == 0) {
+        (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        ngx_agent_ca_give(cf, amcf, apart);
+        _exit(0);
+    }
+
+    if (pid == -1) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno, "fork() failed");
+
+    } else {
+        while (waitpid(pid, &status, 0) == -1 && ngx_errno == NGX_EINTR) {
+            /* void */
+        }
+
+        if (WIFSIGNALED(status)) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "the process that reads the boxes' authority was "
+                          "ended by signal %d", WTERMSIG(status));
+        }
+    }
+
+    if (apart->cert_len) {
+        p = apart->cert;
+        amcf->ca_cert = d2i_X509(NULL, &p, apart->cert_len);
+        ngx_agent_secrets_take(amcf->secrets, &apart->secrets);
+    }
+
+    ngx_explicit_memzero(apart, sizeof(ngx_agent_ca_apart_t));
+    (void) munmap(apart, sizeof(ngx_agent_ca_apart_t));
+
+    return amcf->ca_cert ? NGX_OK : NGX_ERROR;
+}
+
+
+static void
+ngx_agent_ca_give(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
+    ngx_agent_ca_apart_t *apart)
+{
+    int      n;
+    u_char  *p;
+
+    if ((amcf->ca_file.len ? ngx_agent_ca_files(cf, amcf)
+                           : ngx_agent_ca_auto(cf, amcf))
+        != NGX_OK)
+    {
+        return;
+    }
+
+    n = i2d_X509(amcf->ca_cert, NULL);
+
+    if (n <= 0 || n > (int) sizeof(apart->cert)
+        || ngx_agent_secrets_keep(&apart->secrets, amcf->ca_key) != NGX_OK)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "the boxes' authority cannot be used: its key or "
+                      "certificate is too large");
+        return;
+    }
+
+    p = apart->cert;
+    apart->cert_len = i2d_X509(amcf->ca_cert, &p);
 }
 
 
@@ -125,9 +228,14 @@ ngx_agent_ca_warn(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
 static ngx_int_t
 ngx_agent_ca_renew(ngx_agent_main_conf_t *amcf, ngx_log_t *log)
 {
-    X509  *renewed;
+    X509      *renewed;
+    EVP_PKEY  *key;
 
-    renewed = mint_renewed(amcf->ca_cert, amcf->ca_key);
+    key = amcf->ca_key ? NULL : ngx_agent_secrets_open(amcf->secrets);
+
+    renewed = mint_renewed(amcf->ca_cert, key ? key : amcf->ca_key);
+
+    EVP_PKEY_free(key);
 
     if (renewed == NULL) {
         ngx_ssl_error(NGX_LOG_ERR, log, 0,

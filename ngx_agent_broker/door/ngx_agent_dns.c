@@ -309,7 +309,8 @@ ngx_agent_dns_answer(ngx_agent_task_t *task, const char *door, u_char *p,
         /* a rule for any port of this host is enough */
 
         if ((reason == NGX_AGENT_REASON_RULE || reason == NGX_AGENT_REASON_PORT)
-            && dns_address(amcf->lease_key, sizeof(amcf->lease_key),
+            && dns_address(amcf->secrets->lease_key,
+                           sizeof(amcf->secrets->lease_key),
                            query.name.host, address)
                == 0)
         {

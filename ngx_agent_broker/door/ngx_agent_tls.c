@@ -294,8 +294,8 @@ ngx_agent_tls_cert(SSL *ssl, void *data)
             mint_free(ngx_agent_mint);
         }
 
-        ngx_agent_mint = mint_new(amcf->ca_cert, amcf->ca_key,
-                                  NGX_AGENT_LEAVES);
+        ngx_agent_mint = mint_new(amcf->ca_cert, ngx_agent_secrets_open,
+                                  amcf->secrets, NGX_AGENT_LEAVES);
         ngx_agent_mint_pid = ngx_pid;
         ngx_agent_mint_ca = amcf->ca_cert;
     }

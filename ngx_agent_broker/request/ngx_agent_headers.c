@@ -3,8 +3,9 @@
  *
  * The request's is rewritten: request line and Host from the judged target,
  * the client's own credentials and routing headers dropped, the rule's
- * credential added.  The credential exists only in that buffer, which is wiped
- * with the request; it is never in a variable, in r->headers_in or in a log.
+ * credential added.  The credential exists only in that buffer and in the one
+ * of the connection, both of which are wiped when it was sent; it is never in a
+ * variable, in r->headers_in or in a log.
  */
 
 
@@ -86,6 +87,7 @@ ngx_agent_headers_rewrite(ngx_http_request_t *r, ngx_agent_ctx_t *ctx)
 
         cln->handler = ngx_agent_headers_wipe;
         cln->data = to;
+        ctx->head = to;
     }
 
     p = to->last;
@@ -400,6 +402,36 @@ ngx_agent_headers_is_hop(ngx_str_t *hops, ngx_uint_t n, u_char *name,
 }
 
 
+/*
+ * The credential goes as soon as it was sent: from the header, and from where
+ * core copies what it writes over TLS, which lives as long as a connection that
+ * is kept, or a websocket.
+ */
+
+void
+ngx_agent_headers_forget(ngx_agent_ctx_t *ctx, ngx_connection_t *c)
+{
+    ngx_buf_t  *b;
+
+    if (ctx->head == NULL) {
+        return;
+    }
+
+    b = (c && c->ssl) ? c->ssl->buf : NULL;
+
+    if (b && b->pos == b->last) {
+        ngx_explicit_memzero(b->start, ngx_min(ctx->head_size,
+                                               (size_t) (b->end - b->start)));
+    }
+
+    /* an answer may come before all of the header has gone */
+
+    if (ctx->head->pos == ctx->head->last) {
+        ngx_agent_headers_wipe(ctx->head);
+    }
+}
+
+
 static void
 ngx_agent_headers_wipe(void *data)
 {
@@ -436,6 +468,10 @@ ngx_agent_headers_filter(ngx_http_request_t *r)
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "agent: answer %ui for request %*s", r->headers_out.status,
                    sizeof(ctx->request), ctx->request);
+
+    if (r->upstream) {
+        ngx_agent_headers_forget(ctx, r->upstream->peer.connection);
+    }
 
     if (r->upstream && r->upstream->upgrade) {
 

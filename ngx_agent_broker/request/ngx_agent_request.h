@@ -279,6 +279,10 @@ ngx_uint_t ngx_agent_header_names_is_dropped(u_char *name, size_t len);
  */
 ngx_int_t ngx_agent_headers_rewrite(ngx_http_request_t *r,
     ngx_agent_ctx_t *ctx);
+
+/* Wipes what c, which may be NULL, has sent of a header with a credential. */
+void ngx_agent_headers_forget(ngx_agent_ctx_t *ctx, ngx_connection_t *c);
+
 ngx_int_t ngx_agent_headers_init(ngx_conf_t *cf);
 
 /* The one header of this name that the client sent; NULL: none, or several. */

@@ -476,6 +476,8 @@ ngx_agent_upstream_peer_free(ngx_peer_connection_t *pc, void *data,
 
     /* without a connection request_sent is still that of the one before */
 
+    ngx_agent_headers_forget(ctx, c);
+
     if (c && u->request_sent && ngx_agent_upstream_is_read(c, pc->cached, ctx))
     {
         ngx_agent_keepalive_put(pc, ctx, state);

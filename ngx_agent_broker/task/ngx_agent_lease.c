@@ -128,8 +128,8 @@ ngx_agent_lease_proof(ngx_agent_main_conf_t *amcf, const u_char *task,
                      (size_t) PROTOCOL_ID_LEN, task, (uint64_t) uid, policy,
                      netns, expires, instance);
 
-    if (HMAC(EVP_sha256(), amcf->lease_key, sizeof(amcf->lease_key), text,
-             p - text, digest, &n)
+    if (HMAC(EVP_sha256(), amcf->secrets->lease_key,
+             sizeof(amcf->secrets->lease_key), text, p - text, digest, &n)
         == NULL)
     {
         return NGX_ERROR;
@@ -207,9 +207,12 @@ ngx_agent_lease_key_make(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 
     rc = NGX_OK;
 
-    if (ngx_agent_random(amcf->lease_key, sizeof(amcf->lease_key)) != NGX_OK
-        || write(fd, amcf->lease_key, sizeof(amcf->lease_key))
-           != (ssize_t) sizeof(amcf->lease_key)
+    if (ngx_agent_random(amcf->secrets->lease_key,
+                         sizeof(amcf->secrets->lease_key))
+        != NGX_OK
+        || write(fd, amcf->secrets->lease_key,
+                 sizeof(amcf->secrets->lease_key))
+           != (ssize_t) sizeof(amcf->secrets->lease_key)
         || fsync(fd) == -1)
     {
         ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
@@ -247,9 +250,10 @@ ngx_agent_lease_key_read(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
 
         } else {
             what = "is not 32 bytes long: remove it, a new one is made";
-            n = read(fd, amcf->lease_key, sizeof(amcf->lease_key));
+            n = read(fd, amcf->secrets->lease_key,
+                     sizeof(amcf->secrets->lease_key));
 
-            if (st.st_size != sizeof(amcf->lease_key)) {
+            if (st.st_size != sizeof(amcf->secrets->lease_key)) {
                 n = 0;
             }
         }
@@ -257,7 +261,7 @@ ngx_agent_lease_key_read(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf,
         (void) close(fd);
     }
 
-    if (n != (ssize_t) sizeof(amcf->lease_key)) {
+    if (n != (ssize_t) sizeof(amcf->secrets->lease_key)) {
         ngx_log_error(NGX_LOG_EMERG, cf->log,
                       fd == NGX_INVALID_FILE ? ngx_errno : 0,
                       "the lease key \"%s\" %s", path, what);

@@ -17,6 +17,20 @@ typedef struct ngx_agent_allowed_s  ngx_agent_allowed_t;
 
 /* Where a policy or a rule was written, for what is written a second time. */
 
+/*
+ * The lease key, and the authority's as EVP_PKEY_fromdata() takes it: the
+ * parameters point into data, which is at the same address in each process.
+ */
+
+typedef struct {
+    u_char                    lease_key[32];
+    char                      ca_type[16];
+    OSSL_PARAM                ca_params[24];
+    size_t                    ca_len;
+    u_char                    ca_data[12288];
+} ngx_agent_secrets_t;
+
+
 typedef struct {
     const void      *what;
     ngx_str_t        file;
@@ -36,12 +50,12 @@ typedef struct {
     ngx_str_t                 state_dir;
     ngx_fd_t                  state_fd;     /* the master's */
     ngx_uint_t                state_locked;
-    u_char                    lease_key[32];
+    ngx_agent_secrets_t      *secrets;
 
     ngx_str_t                 ca_file;      /* empty: auto */
     ngx_str_t                 ca_key_file;
     X509                     *ca_cert;
-    EVP_PKEY                 *ca_key;
+    EVP_PKEY                 *ca_key;       /* while it is read or made */
     ngx_pool_t               *ca_pool;      /* of what follows */
     char                     *ca_pem;       /* what boxes trust */
     char                      ca_hash[PROTOCOL_CA_HASH_LEN + 1];

@@ -627,6 +627,26 @@ ngx_int_t ngx_agent_lease_check(ngx_agent_main_conf_t *amcf,
 ngx_int_t ngx_agent_lease_key(ngx_conf_t *cf, ngx_agent_main_conf_t *amcf);
 
 
+/* ngx_agent_secrets.c */
+
+/* NULL: there is no memory. */
+ngx_agent_secrets_t *ngx_agent_secrets_new(void);
+void ngx_agent_secrets_free(ngx_agent_secrets_t **secrets);
+
+/* In each process that has them. */
+void ngx_agent_secrets_lock(ngx_agent_secrets_t *secrets);
+
+/* Keeps a copy of the authority's key; NGX_ERROR if it is too large. */
+ngx_int_t ngx_agent_secrets_keep(ngx_agent_secrets_t *secrets, EVP_PKEY *key);
+
+/* The same from other secrets, which have one. */
+void ngx_agent_secrets_take(ngx_agent_secrets_t *secrets,
+    const ngx_agent_secrets_t *from);
+
+/* The authority's key, for the caller to free at once; data: the secrets. */
+EVP_PKEY *ngx_agent_secrets_open(void *data);
+
+
 /* ngx_agent_state.c */
 
 /* NGX_BUSY: another broker has it. */

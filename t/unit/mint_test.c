@@ -20,6 +20,15 @@ static X509      *ca;
 static EVP_PKEY  *ca_key;
 
 
+static EVP_PKEY *
+take(void *data)
+{
+    (void) EVP_PKEY_up_ref(data);
+
+    return data;
+}
+
+
 static authority_t
 named(const char *text)
 {
@@ -138,7 +147,7 @@ test_names(void **state)
 
     (void) state;
 
-    mint = mint_new(ca, ca_key, 100);
+    mint = mint_new(ca, take, ca_key, 100);
 
     for (i = 0; i < COUNT(rows); i++) {
         rc = verified(leaf(mint, rows[i].name, &fresh), NULL, rows[i].asked,
@@ -163,7 +172,7 @@ test_leaf(void **state)
 
     (void) state;
 
-    mint = mint_new(ca, ca_key, 100);
+    mint = mint_new(ca, take, ca_key, 100);
     x = leaf(mint, "api.internal", &fresh);
 
     assert_true(fresh);
@@ -316,7 +325,7 @@ test_no_authority_below(void **state)
     key = EVP_EC_gen("P-256");
     below = made(key, ca, ca_key, "critical,CA:TRUE", "keyCertSign", -DAY,
                  DAY);
-    mint = mint_new(below, key, 4);
+    mint = mint_new(below, take, key, 4);
     x = leaf(mint, "api.internal", &fresh);
 
     rc = verified(x, below, "api.internal", X509_PURPOSE_SSL_SERVER);
@@ -329,7 +338,7 @@ test_no_authority_below(void **state)
 
     /* nor can the leaves' key, with the certificate it has */
 
-    mint = mint_new(ca, ca_key, 4);
+    mint = mint_new(ca, take, ca_key, 4);
     below = leaf(mint, "api.internal", &fresh);
     x = made(key, below, mint_key(mint), "critical,CA:FALSE", NULL, -DAY,
              DAY);
@@ -355,7 +364,7 @@ test_cache(void **state)
 
     (void) state;
 
-    mint = mint_new(ca, ca_key, 3);
+    mint = mint_new(ca, take, ca_key, 3);
 
     a = leaf(mint, "a.example", &fresh);
     assert_true(fresh);
@@ -419,7 +428,7 @@ test_cache(void **state)
 
     /* a bound of none is one of one */
 
-    mint = mint_new(ca, ca_key, 0);
+    mint = mint_new(ca, take, ca_key, 0);
     (void) leaf(mint, "a.example", &fresh);
     (void) leaf(mint, "b.example", &fresh);
     assert_int_equal(mint_cached(mint), 1);
@@ -440,7 +449,7 @@ test_kinds(void **state)
 
     (void) state;
 
-    mint = mint_new(ca, ca_key, 10);
+    mint = mint_new(ca, take, ca_key, 10);
 
     name = named("192.0.2.1");
     name.kind = AUTHORITY_NAME;             /* as no parser gives it */
