@@ -363,6 +363,18 @@ subtest 'G-025: what failed after it had begun says by what, once' => sub {
     $l->stop;
 };
 
+subtest 'G-025: the result of a real task lists what has failed' => sub {
+    my $run = $t->jail(['run', '--control', $b->control, '--policy', 'analysis',
+                        '--', 'curl', '-s', '-o', '/dev/null',
+                        "http://gone.internal:$port/x"]);
+    my $egress = $run->{json}{egress};
+    is_deeply(entries($egress->{failed}),
+              { "GET gone.internal $port /x upstream_unreachable" => 1 },
+              'with its reason') or diag explain $run;
+    is_deeply([@$egress{qw(allowed denied denied_count failed_count)}],
+              [1, [], 0, 1], 'and nothing as denied');
+};
+
 subtest 'error.log names the upstream by the scheme that it is spoken to' => sub {
     my (%seen, $log);
     $log = $b->error_log;
