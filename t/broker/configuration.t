@@ -1166,13 +1166,19 @@ subtest 'E-008 workers end with a master that is killed, the next one starts'
     mkdir "$dir/other";
     my $kept = $t->write('keep/vault', "api = $token\n", 0600);
     symlink "$dir/keep", "$dir/link";
-    my %own = (vault => "agent_vault $kept;",
+    my $key = $t->write('keep/vault.key', 'x' x 32, 0600);
+    my $sealed = $t->run(["$t->{objs}/agent-vault", '--vault', $kept,
+                          '--key', $key, 'seal']);
+    is($sealed->{status}, 0, 'control: the vault is sealed')
+        or diag $sealed->{err};
+    my %own = (vault => "agent_vault $kept key=$key;",
                audit => "agent_audit $dir/keep/audit.log;",
                zone => "agent_state $dir/keep/state;");
     for my $case (['the directory it is in', "$dir/keep"],
                   ['what holds that', $dir],
                   ['a link to it', "$dir/link"],
                   ['the vault', $kept],
+                  ['the vault\'s key', $key],
                   ['the state', "$dir/keep/state"],
                   ['a part of the state', "$dir/keep/state/ca"],
                   ['an audit that is not there yet', "$dir/keep/audit.log"])
@@ -1195,6 +1201,7 @@ subtest 'E-008 workers end with a master that is killed, the next one starts'
     my $pair = $t->cert(['boxes.internal']);
     for my $name (qw(theirs/own sticky/own)) {
         $t->write("$name/vault", "api = $token\n", 0600);
+        $t->write("$name/key", 'x' x 32, 0600);
         mkdir "$dir/$name/state", 0700;
         $t->write("$name/ca.pem", $t->read($ca));
     }
@@ -1213,6 +1220,12 @@ subtest 'E-008 workers end with a master that is killed, the next one starts'
         trusted_certificate => sub ($at) {
             host("trusted_certificate $at/ca.pem; #!") },
     );
+    my $empty = $t->write('empty-vault', '', 0600);
+    refused('the key of a vault in what others may write', http('', vault =>
+            "agent_vault $empty key=$dir/theirs/own/key; #!"),
+            qr{"agent_vault \S+/key" could be replaced, since others may write});
+    accepted('control: the key where they may not', http('', vault =>
+             "agent_vault $empty key=$dir/sticky/own/key;"));
     for my $directive (sort keys %at) {
         for my $at ("$dir/theirs/own", "$dir/to-theirs") {
             refused("$directive in $at", $at{$directive}->($at),

@@ -372,7 +372,7 @@ subtest 'G-025: the result of a real task lists what has failed' => sub {
               { "GET gone.internal $port /x upstream_unreachable" => 1 },
               'with its reason') or diag explain $run;
     is_deeply([@$egress{qw(allowed denied denied_count failed_count)}],
-              [1, [], 0, 1], 'and nothing as denied');
+              [1, [], 0, 1], 'nothing is listed as denied');
 };
 
 subtest 'error.log names the upstream by the scheme that it is spoken to' => sub {
