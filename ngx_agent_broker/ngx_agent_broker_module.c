@@ -88,8 +88,8 @@
  *
  *   tools/     programs of the operator's, beside the module
  *                agent_vault.h agent_vault.c agent_vault_commands.c
- *                agent_vault_file.c agent_vault_value.c (agent-vault: changes
- *                a vault)
+ *                agent_vault_file.c agent_vault_store.c agent_vault_value.c
+ *                (agent-vault: changes a vault)
  *
  *   policy/    what a policy says, and the vault; no nginx in it
  *                policy.h policy.c policy_set.c policy_rule.c

@@ -12,6 +12,8 @@
 #define AGENT_VAULT_USAGE   2
 
 
+#define AGENT_VAULT_NEW  ".agent-vault.new"
+
 /* A vault that is open: locked, if it may be changed. */
 
 typedef struct {
@@ -75,6 +77,14 @@ int agent_vault_open_values(agent_vault_t *av, char err[VAULT_ERROR_MAX]);
  */
 int agent_vault_replace(agent_vault_t *av, const agent_vault_change_t *changes,
     const agent_vault_change_t *added, agent_vault_as_t how,
+    char err[VAULT_ERROR_MAX]);
+
+/*
+ * Writes the file `base` of the directory, which is locked, at once or not at
+ * all, with the owner and mode of st if it is not NULL.  0, or -1 with err.
+ */
+int agent_vault_store(const char *path, int dir, const char *base,
+    const struct stat *st, const unsigned char *p, size_t n,
     char err[VAULT_ERROR_MAX]);
 
 /* Makes a file with the key's random bytes, if there is none.  0 or -1. */

@@ -2,16 +2,8 @@
  * The file of a vault, changed by agent-vault.
  *
  * One at a time: a change begins with the lock of the directory, and ends with
- * the process.  The new text is written to a file without a name, which is
- * gone if the process is killed; only when it is on the disk is it given one,
- * and then the vault's.  A process that is killed between these two leaves a
- * file that holds what the new vault would, with its mode and owner; the next
- * change removes it.
+ * the process.
  */
-
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE             /* O_TMPFILE */
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +19,7 @@
 #include "tools/agent_vault.h"
 
 
-#define TEMPORARY  ".agent-vault.new"
-#define LOCK_TRIES 1000             /* of 10 ms */
+#define LOCK_TRIES  1000            /* of 10 ms */
 
 static const char  what[] = "vault";
 
@@ -43,11 +34,7 @@ static size_t agent_vault_write_text(const agent_vault_t *av,
     unsigned char *dst);
 static size_t agent_vault_put(unsigned char *dst, size_t at, const void *p,
     size_t n);
-static int agent_vault_store(const char *path, int dir, const char *base,
-    const struct stat *st, const unsigned char *p, size_t n,
-    char err[VAULT_ERROR_MAX]);
-static int agent_vault_write(int fd, const struct stat *st,
-    const unsigned char *p, size_t n);
+
 
 
 int
@@ -195,12 +182,14 @@ agent_vault_lock(const char *path, int dir, char err[VAULT_ERROR_MAX])
 
         if (flock(dir, LOCK_EX | LOCK_NB) == 0) {
 
-            if (unlinkat(dir, TEMPORARY, 0) != 0
-                && faccessat(dir, TEMPORARY, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            if (unlinkat(dir, AGENT_VAULT_NEW, 0) != 0
+                && faccessat(dir, AGENT_VAULT_NEW, F_OK, AT_SYMLINK_NOFOLLOW)
+                   == 0)
             {
                 return vault_file_refuse(err, "\"%s\", which was left beside "
                                          "\"%s\", cannot be removed: %s",
-                                         TEMPORARY, path, strerror(errno));
+                                         AGENT_VAULT_NEW, path,
+                                         strerror(errno));
             }
 
             return 0;
@@ -381,107 +370,4 @@ agent_vault_new_key(const char *path, char err[VAULT_ERROR_MAX])
     (void) close(dir);
 
     return rc;
-}
-
-
-/* Replaces the file, with its owner and mode if it was there. */
-
-static int
-agent_vault_store(const char *path, int dir, const char *base,
-    const struct stat *st, const unsigned char *p, size_t n,
-    char err[VAULT_ERROR_MAX])
-{
-    int          fd, has_name;
-    char         self[64];
-    const char  *doing;
-
-    doing = "written";
-    has_name = 0;
-
-    fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-
-    if (fd == -1 && (errno == EOPNOTSUPP || errno == EISDIR)) {
-        fd = openat(dir, TEMPORARY,
-                    O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-        has_name = (fd != -1);
-    }
-
-    if (fd == -1 || agent_vault_write(fd, st, p, n) != 0) {
-        goto failed;
-    }
-
-    if (!has_name) {
-        (void) snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-
-        if (linkat(AT_FDCWD, self, dir, TEMPORARY, AT_SYMLINK_FOLLOW) != 0) {
-            goto failed;
-        }
-
-        has_name = 1;
-    }
-
-    if (renameat(dir, TEMPORARY, dir, base) != 0) {
-        goto failed;
-    }
-
-    has_name = 0;
-    doing = "surely kept on the disk, but was replaced";
-
-    if (fsync(dir) != 0) {
-        goto failed;
-    }
-
-    (void) close(fd);
-
-    return 0;
-
-failed:
-
-    (void) vault_file_refuse(err, "\"%s\" could not be %s: %s", path, doing,
-                             strerror(errno));
-
-    if (has_name) {
-        (void) unlinkat(dir, TEMPORARY, 0);
-    }
-
-    if (fd != -1) {
-        (void) close(fd);
-    }
-
-    return -1;
-}
-
-
-static int
-agent_vault_write(int fd, const struct stat *st, const unsigned char *p,
-    size_t n)
-{
-    ssize_t  written;
-
-    if (st) {
-
-        if ((st->st_uid != geteuid() || st->st_gid != getegid())
-            && fchown(fd, st->st_uid, st->st_gid) != 0)
-        {
-            return -1;
-        }
-
-        if (fchmod(fd, st->st_mode & (S_IRUSR | S_IWUSR)) != 0) {
-            return -1;
-        }
-    }
-
-    while (n) {
-
-        written = write(fd, p, n);
-
-        if (written == -1) {
-            return -1;
-        }
-
-        p += written;
-        n -= (size_t) written;
-    }
-
-    return fsync(fd);
 }
