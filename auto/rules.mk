@@ -117,7 +117,7 @@ PURE_OBJS := $(PURE_SRCS:%.c=$(O)/o/%.o)
 # programs beside the module, which share some of these
 VAULT_SRCS := $(wildcard ngx_agent_broker/tools/agent_vault*.c \
                          ngx_agent_broker/policy/vault*.c) \
-              jail/shared/secret.c
+              $(wildcard jail/shared/secret*.c)
 VAULT_OBJS := $(VAULT_SRCS:%.c=$(O)/o/%.o)
 
 # the files that launcher and module share

@@ -5,7 +5,7 @@
  *
  *   launcher (the caller's identity)          broker (nginx)
  *     |
- *     |  run_files, run_variables, run_out, run_lock
+ *     |  run_files, run_variables, run_secrets, run_out, run_lock
  *     |     what the caller gives, read with the caller's rights
  *     |  run_open: broker_open
  *     |  ---- open ----------------------------> |
@@ -13,7 +13,8 @@
  *     |  run_plan: plan_begin: what the box has whatever the policy says
  *     |  run_opened: broker_opened
  *     |  <--- limits, paths, doors, wall ------- |
- *     |  run_readable, run_trust, run_limits, run_workspace
+ *     |  run_readable, run_trust, run_limits, run_workspace,
+ *     |  run_workspace_secrets
  *     |     what of it this host can give, and the workspace's copy
  *     |  run_program, run_signals
  *     |  run_box: box_start
@@ -103,6 +104,7 @@
  *     run.c run.h                           the steps, in their order
  *     run_task.h                            one task, for the steps
  *     run_inputs.c                          what the caller gives
+ *     run_secrets.c                         secrets that are in it
  *     run_policy.c                          what the task may have
  *     run_box.c                             cgroup, program, the box itself
  *     run_collect.c                         what the task left
@@ -182,6 +184,8 @@
  *     limits.c limits.h                     the one table of limits
  *     protocol.h                            the control protocol
  *     secret.c secret.h                     what looks like a credential
+ *     secret_scan.c                         in a long text
+ *     secret_names.c                        by the name of what holds it
  *     utf8.c utf8.h                         UTF-8, decoded
  *     version.h                             the release
  */

@@ -32,6 +32,7 @@ static run_step_t *const  run_steps[] = {
     run_nested,
     run_files,
     run_variables,
+    run_secrets,
     run_out,
     run_lock,
 
@@ -50,6 +51,7 @@ static run_step_t *const  run_steps[] = {
 
     /* run_inputs.c: known by now is how much of it the box can hold */
     run_workspace,
+    run_workspace_secrets,
 
     /* run_box.c: the program, and the box until it is gone */
     run_program,

@@ -46,6 +46,9 @@ typedef int run_step_t(run_t *r);
 run_step_t  run_nested, run_files, run_variables, run_out, run_lock,
             run_workspace;
 
+/* run_secrets.c */
+run_step_t  run_secrets, run_workspace_secrets;
+
 /* run_policy.c */
 run_step_t  run_open, run_opened, run_readable, run_trust, run_limits;
 

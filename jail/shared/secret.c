@@ -15,8 +15,12 @@
 #define UNIT_MAX        2
 
 
+#define KIND(begin, least)  { begin, sizeof(begin) - 1, least }
+
+
 typedef struct {
     const char  *begin;
+    size_t       len;
     size_t       least;         /* bytes after it */
 } secret_kind_t;
 
@@ -24,58 +28,60 @@ typedef struct {
 static const char *secret_find(const char *text, size_t n, size_t *len);
 static size_t secret_word(const char *p, size_t n);
 static bool secret_is_value(const char *p, size_t n);
+static bool secret_is_known(const char *p, size_t n);
+static size_t secret_unreadable(const char *p, size_t n);
 static bool secret_is_readable(const char *p, size_t n);
 static bool secret_is_words(const char *p, size_t n);
 
 
 static const secret_kind_t  secret_kinds[] = {
-    { "sk-", 20 },                      /* OpenAI, Anthropic and others */
-    { "sk_live_", 16 },                 /* Stripe */
-    { "sk_test_", 16 },
-    { "rk_live_", 16 },
-    { "rk_test_", 16 },
-    { "whsec_", 24 },
-    { "ghp_", 30 },                     /* GitHub */
-    { "gho_", 30 },
-    { "ghu_", 30 },
-    { "ghs_", 30 },
-    { "ghr_", 30 },
-    { "github_pat_", 22 },
-    { "glpat-", 20 },                   /* GitLab */
-    { "gldt-", 20 },
-    { "glrt-", 20 },
-    { "glptt-", 20 },
-    { "AKIA", 16 },                     /* Amazon */
-    { "ASIA", 16 },
-    { "AIza", 30 },                     /* Google */
-    { "ya29.", 20 },
-    { "GOCSPX-", 20 },
-    { "xoxb-", 20 },                    /* Slack */
-    { "xoxp-", 20 },
-    { "xoxa-", 20 },
-    { "xoxr-", 20 },
-    { "xoxs-", 20 },
-    { "xapp-", 20 },
-    { "eyJ", 20 },                      /* a JSON web token */
-    { "npm_", 30 },
-    { "pypi-", 30 },
-    { "rubygems_", 30 },
-    { "dckr_pat_", 20 },                /* Docker */
-    { "hf_", 30 },                      /* Hugging Face */
-    { "gsk_", 30 },                     /* Groq */
-    { "xai-", 30 },
-    { "r8_", 30 },                      /* Replicate */
-    { "pplx-", 30 },                    /* Perplexity */
-    { "nvapi-", 30 },
-    { "SG.", 30 },                      /* SendGrid */
-    { "hvs.", 20 },                     /* HashiCorp Vault */
-    { "hvb.", 20 },
-    { "dop_v1_", 30 },                  /* DigitalOcean */
-    { "shpat_", 20 },                   /* Shopify */
-    { "lin_api_", 20 },                 /* Linear */
-    { "figd_", 20 },
-    { "sntrys_", 20 },                  /* Sentry */
-    { "AGE-SECRET-KEY-", 20 },
+    KIND("sk-", 20),                      /* OpenAI, Anthropic and others */
+    KIND("sk_live_", 16),                 /* Stripe */
+    KIND("sk_test_", 16),
+    KIND("rk_live_", 16),
+    KIND("rk_test_", 16),
+    KIND("whsec_", 24),
+    KIND("ghp_", 30),                     /* GitHub */
+    KIND("gho_", 30),
+    KIND("ghu_", 30),
+    KIND("ghs_", 30),
+    KIND("ghr_", 30),
+    KIND("github_pat_", 22),
+    KIND("glpat-", 20),                   /* GitLab */
+    KIND("gldt-", 20),
+    KIND("glrt-", 20),
+    KIND("glptt-", 20),
+    KIND("AKIA", 16),                     /* Amazon */
+    KIND("ASIA", 16),
+    KIND("AIza", 30),                     /* Google */
+    KIND("ya29.", 20),
+    KIND("GOCSPX-", 20),
+    KIND("xoxb-", 20),                    /* Slack */
+    KIND("xoxp-", 20),
+    KIND("xoxa-", 20),
+    KIND("xoxr-", 20),
+    KIND("xoxs-", 20),
+    KIND("xapp-", 20),
+    KIND("eyJ", 20),                      /* a JSON web token */
+    KIND("npm_", 30),
+    KIND("pypi-", 30),
+    KIND("rubygems_", 30),
+    KIND("dckr_pat_", 20),                /* Docker */
+    KIND("hf_", 30),                      /* Hugging Face */
+    KIND("gsk_", 30),                     /* Groq */
+    KIND("xai-", 30),
+    KIND("r8_", 30),                      /* Replicate */
+    KIND("pplx-", 30),                    /* Perplexity */
+    KIND("nvapi-", 30),
+    KIND("SG.", 30),                      /* SendGrid */
+    KIND("hvs.", 20),                     /* HashiCorp Vault */
+    KIND("hvb.", 20),
+    KIND("dop_v1_", 30),                  /* DigitalOcean */
+    KIND("shpat_", 20),                   /* Shopify */
+    KIND("lin_api_", 20),                 /* Linear */
+    KIND("figd_", 20),
+    KIND("sntrys_", 20),                  /* Sentry */
+    KIND("AGE-SECRET-KEY-", 20),
 };
 
 
@@ -156,7 +162,27 @@ secret_word(const char *p, size_t n)
 static bool
 secret_is_value(const char *p, size_t n)
 {
-    size_t                i, len, start, unreadable;
+    if (n < SECRET_MIN) {
+        return false;
+    }
+
+    return secret_is_known(p, n) || secret_unreadable(p, n) >= UNREADABLE_MIN;
+}
+
+
+bool
+secret_is_token(const char *p, size_t n)
+{
+    return secret_is_known(p, n) && secret_unreadable(p, n) >= UNREADABLE_MIN;
+}
+
+
+/* Does it begin as a known kind of token, and is it as long as these are? */
+
+static bool
+secret_is_known(const char *p, size_t n)
+{
+    size_t                i;
     const secret_kind_t  *kind;
 
     if (n < SECRET_MIN) {
@@ -166,12 +192,25 @@ secret_is_value(const char *p, size_t n)
     for (i = 0; i < sizeof(secret_kinds) / sizeof(secret_kinds[0]); i++) {
 
         kind = &secret_kinds[i];
-        len = strlen(kind->begin);
 
-        if (n >= len + kind->least && memcmp(p, kind->begin, len) == 0) {
+        if (p[0] == kind->begin[0] && p[1] == kind->begin[1]
+            && n >= kind->len + kind->least
+            && memcmp(p, kind->begin, kind->len) == 0)
+        {
             return true;
         }
     }
+
+    return false;
+}
+
+
+/* How many of its bytes are in parts that are not readable. */
+
+static size_t
+secret_unreadable(const char *p, size_t n)
+{
+    size_t  i, start, unreadable;
 
     unreadable = 0;
 
@@ -189,7 +228,7 @@ secret_is_value(const char *p, size_t n)
         start = i + 1;
     }
 
-    return unreadable >= UNREADABLE_MIN;
+    return unreadable;
 }
 
 

@@ -31,3 +31,25 @@ void secret_hide(char *text);
 
 /* Is any of its words one?  The text needs no NUL. */
 bool secret_is_in(const char *text, size_t n);
+
+/* Is a word one for certain: of a known kind, and not readable? */
+bool secret_is_token(const char *p, size_t n);
+
+
+/* secret_scan.c */
+
+/*
+ * What a long text has of credentials that are certain: "a token", "a private
+ * key" or "an address with a password"; NULL: nothing.  A quarter of a
+ * millisecond a MiB.
+ */
+const char *secret_scan(const char *text, size_t n);
+
+
+/* secret_names.c */
+
+/* Does the name of a variable mean a secret?  GITHUB_TOKEN, apiKey */
+bool secret_is_name(const char *name);
+
+/* Does the name of a file?  ".env", "id_rsa", ".aws/credentials" */
+bool secret_is_file(const char *path);

@@ -434,6 +434,32 @@ ngx_agent_conf_set_bound(ngx_conf_t *cf, ngx_command_t *cmd, ngx_str_t *value,
 }
 
 
+/* A name that may be set although it means a secret. */
+
+char *
+ngx_agent_conf_env_despite(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_agent_main_conf_t *amcf)
+{
+    char         err[POLICY_ERROR_MAX];
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (policy_add_env_despite(amcf->policy, (char *) value[i].data, err)
+            != 0
+            || policy_add_env(amcf->policy, (char *) value[i].data, err) != 0)
+        {
+            return ngx_agent_conf_refused(cf, cmd, err);
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
 /* bearer ENTRY, basic ENTRY, header FIELD ENTRY, query FIELD ENTRY */
 
 char *

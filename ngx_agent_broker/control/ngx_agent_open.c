@@ -7,6 +7,7 @@
 
 
 #include "control/ngx_agent_launcher.h"
+#include "jail/shared/secret.h"
 
 
 #define NGX_AGENT_SERVE_TIMEOUT  30000      /* from open to serve */
@@ -26,6 +27,8 @@ static void ngx_agent_open_door(ngx_agent_launcher_t *l,
 static void ngx_agent_open_doors_of_sockets(ngx_agent_launcher_t *l);
 static json_t *ngx_agent_open_reply(ngx_agent_launcher_t *l,
     const policy_t *policy);
+static ngx_int_t ngx_agent_open_secret(ngx_agent_launcher_t *l,
+    const char *name, json_t *value);
 static ngx_int_t ngx_agent_open_doors(ngx_agent_launcher_t *l);
 
 
@@ -206,9 +209,40 @@ ngx_agent_open_env(ngx_agent_launcher_t *l, const policy_t *policy,
             ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST, "%s", err);
             return NGX_DECLINED;
         }
+
+        if (ngx_agent_open_secret(l, name, value) != NGX_OK) {
+            return NGX_DECLINED;
+        }
     }
 
     return NGX_OK;
+}
+
+
+/* A variable is for the task to read: nothing that is a credential. */
+
+static ngx_int_t
+ngx_agent_open_secret(ngx_agent_launcher_t *l, const char *name,
+    json_t *value)
+{
+    size_t       len;
+    const char  *text, *what;
+
+    text = json_string_value(value);
+    len = json_string_length(value);
+
+    what = ngx_agent_zone_vault_is_in(text, len) ? "a value of the vault"
+                                                 : secret_scan(text, len);
+    if (what == NULL) {
+        return NGX_OK;
+    }
+
+    ngx_agent_launcher_refuse(l, PROTOCOL_BAD_REQUEST,
+                              "variable \"%s\" holds %s, and a box holds "
+                              "none: name it in the \"host\" of the policy "
+                              "that needs it", name, what);
+
+    return NGX_DECLINED;
 }
 
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "jail/shared/box_paths.h"
+#include "jail/shared/secret.h"
 #include "policy/policy.h"
 #include "policy/policy_words.h"
 
@@ -34,9 +35,22 @@ int
 policy_add_env(policy_t *policy, const char *name,
     char err[POLICY_ERROR_MAX])
 {
+    size_t       i;
     const char  *why;
 
     why = policy_env_refusal(name);
+
+    for (i = 0; i < policy->env_despite_count; i++) {
+        if (strcmp(policy->env_despite[i], name) == 0) {
+            break;
+        }
+    }
+
+    if (why == NULL && i == policy->env_despite_count && secret_is_name(name)) {
+        why = "means a secret, and a box holds none: put it into the vault and "
+              "name it in the \"host\" that needs it, or, if its values are "
+              "public, write \"env_despite_name\" instead of \"env\"";
+    }
 
     if (why) {
         return policy_error(err, "env", name, why);
@@ -49,6 +63,21 @@ policy_add_env(policy_t *policy, const char *name,
 
     return policy_list_add(&policy->env, &policy->env_count, &name,
                            sizeof(char *), true, "env", name, err);
+}
+
+
+int
+policy_add_env_despite(policy_t *policy, const char *name,
+    char err[POLICY_ERROR_MAX])
+{
+    if (!secret_is_name(name)) {
+        return policy_error(err, "env_despite_name", name,
+                            "does not mean a secret: write it with \"env\"");
+    }
+
+    return policy_list_add(&policy->env_despite, &policy->env_despite_count,
+                           &name, sizeof(char *), true, "env_despite_name",
+                           name, err);
 }
 
 

@@ -99,6 +99,9 @@ typedef struct {
     size_t              readable_count;
     char              **env;                        /* names callers may set */
     size_t              env_count;
+    char              **env_despite;                /* of these, those that
+                                                       mean a secret */
+    size_t              env_despite_count;
     uid_t              *launcher_uids;
     size_t              launcher_uids_count;
     gid_t              *launcher_gids;
@@ -203,6 +206,9 @@ int policy_rule_trust(policy_rule_t *rule, const char *trusted_pem);
 int policy_choose_isolation(policy_t *policy, const char *text,
     char err[POLICY_ERROR_MAX]);
 int policy_add_env(policy_t *policy, const char *name,
+    char err[POLICY_ERROR_MAX]);
+/* Before policy_add_env(), which refuses a name that means a secret. */
+int policy_add_env_despite(policy_t *policy, const char *name,
     char err[POLICY_ERROR_MAX]);
 int policy_add_readable(policy_t *policy, const char *path,
     char err[POLICY_ERROR_MAX]);

@@ -59,6 +59,8 @@ const policy_field_t  policy_fields[] = {
     { "writable", POLICY_WRITABLE, POLICY_LIST(writable) },
     { "readable", POLICY_STRINGS, POLICY_LIST(readable),
       .policy_add = policy_add_readable },
+    { "env_despite_name", POLICY_STRINGS, POLICY_LIST(env_despite),
+      .policy_add = policy_add_env_despite },
     { "env", POLICY_STRINGS, POLICY_LIST(env),
       .policy_add = policy_add_env },
     { "launchers", POLICY_OBJECT, .fields = policy_launcher_fields,

@@ -70,3 +70,7 @@ size_t vault_pack(const vault_t *vault, unsigned char *dst, size_t cap);
  */
 const unsigned char *vault_packed_find(const unsigned char *packed, size_t n,
     const char *name, size_t *len);
+
+/* Is any of the values in the text? */
+bool vault_packed_is_in(const unsigned char *packed, size_t n,
+    const char *text, size_t len);

@@ -11,6 +11,8 @@
  * yields no value, never bytes from somewhere else.
  */
 
+#define _GNU_SOURCE                     /* memmem() */
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +144,27 @@ vault_packed_find(const unsigned char *packed, size_t n, const char *name,
     }
 
     return NULL;
+}
+
+
+bool
+vault_packed_is_in(const unsigned char *packed, size_t n, const char *text,
+    size_t len)
+{
+    size_t        i, count;
+    vault_line_t  entry;
+
+    count = vault_packed_count(packed, n);
+
+    for (i = 0; i < count; i++) {
+        if (packed_entry(packed, n, i, &entry) && entry.value_len
+            && memmem(text, len, entry.value, entry.value_len))
+        {
+            return true;
+        }
+    }
+
+    return false;
 }
 
 

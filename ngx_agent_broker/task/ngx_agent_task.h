@@ -359,6 +359,9 @@ uint64_t ngx_agent_zone_instance(void);
 size_t ngx_agent_zone_vault_copy(const char *name, u_char *dst, size_t cap,
     uint64_t *revision);
 
+/* Is a value of the vault in the text? */
+ngx_uint_t ngx_agent_zone_vault_is_in(const char *text, size_t len);
+
 /* Raised by each reload that changes a value. */
 uint64_t ngx_agent_zone_vault_revision(void);
 

@@ -371,6 +371,22 @@ ngx_agent_zone_vault_copy(const char *name, u_char *dst, size_t cap,
 }
 
 
+ngx_uint_t
+ngx_agent_zone_vault_is_in(const char *text, size_t len)
+{
+    ngx_uint_t  found;
+
+    ngx_shmtx_lock(&ngx_agent_vault_pool->mutex);
+
+    found = vault_packed_is_in(ngx_agent_vault->data, ngx_agent_vault->len,
+                               text, len);
+
+    ngx_shmtx_unlock(&ngx_agent_vault_pool->mutex);
+
+    return found;
+}
+
+
 uint64_t
 ngx_agent_zone_vault_revision(void)
 {
