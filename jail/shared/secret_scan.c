@@ -215,8 +215,8 @@ scan_is_password(const char *p, size_t n)
     size_t  i, k;
 
     static const char *const  stand_ins[] = {
-        "password", "passwort", "passw0rd", "secret", "changeme", "example",
-        "mypass", "your", "xxxx", "****", "testpass", "dbpass", "postgres"
+        "pass", "secret", "changeme", "example", "your", "xxxx", "token",
+        "anonymous", "foobar", "postgres", "12345678"
     };
 
     if (n < SCAN_PASSWORD) {

@@ -186,6 +186,8 @@ test_scan(void **state)
         { "npm_config_registry=https", "" },
         { "postgres://user:password@localhost/db", "" },
         { "postgres://user:${PASSWORD_OF_DB}@localhost/db", "" },
+        { "ftp://anonymous:anonymous@ftp.example.org/", "" },
+        { "url = f'https://{user}:{code_of_it}@host/'", "" },
         { "mail to a.person@example.com: now, at 12:30:45", "" },
         { "@decorator\ndef f(x: int) -> None: pass\n", "" },
         { "git@github.com:owner/repository.git", "" },
