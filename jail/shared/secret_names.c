@@ -3,13 +3,15 @@
  * or a change of case separates: GITHUB_TOKEN, githubToken, apikey.
  */
 
+#define _GNU_SOURCE                     /* strcasestr() */
+
 #include <string.h>
 #include <strings.h>
 
 #include "secret.h"
 
 
-#define WORDS_MAX  16
+#define WORDS_MAX  65           /* of a name of 128 bytes */
 #define WORD_MAX   32
 
 
@@ -29,15 +31,30 @@ static bool secret_ends_with(const char *text, const char *end);
 static const char *const  anywhere[] = {
     "SECRET", "SECRETS", "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE",
     "CREDENTIAL", "CREDENTIALS", "APIKEY", "PRIVATEKEY", "AUTHTOKEN",
-    "ACCESSTOKEN", "ACCESSKEY", NULL
+    "ACCESSTOKEN", "ACCESSKEY", "JWT", "COOKIES", NULL
 };
 
 
 /* as the last word: MAX_TOKENS, KEY_COUNT and TOKEN_LIMIT are none */
 
 static const char *const  last[] = {
-    "KEY", "KEYS", "TOKEN", "PAT", "PWD", "PASS", "AUTH", "COOKIE", "JWT",
-    "DSN", NULL
+    "KEY", "KEYS", "TOKEN", "PAT", "PWD", "PW", "PASS", "SSHPASS", "DBPASS",
+    "BINDPW", "AUTH", "COOKIE", "DSN", NULL
+};
+
+
+/* before KEY, wherever that is: AWS_ACCESS_KEY_ID_PROD */
+
+static const char *const  before_key[] = {
+    "ACCESS", "API", "PRIVATE", "SIGNING", "ENCRYPTION", NULL
+};
+
+
+/* in a word: PGPASSWORD, MYTOKEN; MAX_TOKENS and TOKENIZER are none */
+
+static const char *const  ends[] = {
+    "PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "SECRETKEY", "TOKEN",
+    "APIKEY", NULL
 };
 
 
@@ -50,7 +67,8 @@ static const char *const  behind[] = {
 
 static const char *const  whole[] = {
     "DATABASE_URL", "DATABASE_URI", "DB_URL", "REDIS_URL", "MONGODB_URI",
-    "MONGO_URL", "MONGO_URI", "AMQP_URL", "CONNECTION_STRING", "NETRC",
+    "MONGO_URL", "MONGO_URI", "AMQP_URL", "WEBHOOK_URL",
+    "CONNECTION_STRING", "NETRC",
     "PGPASSFILE", "KUBECONFIG", "SSH_AUTH_SOCK", "GPG_AGENT_INFO",
     "DOCKER_AUTH_CONFIG", "DOCKER_CONFIG", NULL
 };
@@ -87,16 +105,17 @@ static const char *const  env_samples[] = {
 bool
 secret_is_name(const char *name)
 {
-    size_t   i, n;
-    words_t  words;
+    size_t       i, n;
+    words_t      words;
+    const char  *at;
 
     for (i = 0; whole[i]; i++) {
 
         n = strlen(whole[i]);
+        at = strcasestr(name, whole[i]);
 
-        if (strcasecmp(name, whole[i]) == 0
-            || (strlen(name) > n && name[strlen(name) - n - 1] == '_'
-                && strcasecmp(name + strlen(name) - n, whole[i]) == 0))
+        if (at && (at == name || at[-1] == '_')
+            && (at[n] == '\0' || at[n] == '_'))
         {
             return true;
         }
@@ -105,7 +124,10 @@ secret_is_name(const char *name)
     secret_words(name, &words);
 
     for (i = 0; i < words.n; i++) {
-        if (secret_is_word(words.text[i], anywhere)) {
+        if (secret_is_word(words.text[i], anywhere)
+            || (i && strcmp(words.text[i], "KEY") == 0
+                && secret_is_word(words.text[i - 1], before_key)))
+        {
             return true;
         }
     }
@@ -118,7 +140,17 @@ secret_is_name(const char *name)
         words.n--;
     }
 
-    return words.n > 0 && secret_is_word(words.text[words.n - 1], last);
+    if (words.n == 0) {
+        return false;
+    }
+
+    for (i = 0; ends[i]; i++) {
+        if (secret_ends_with(words.text[words.n - 1], ends[i])) {
+            return true;
+        }
+    }
+
+    return secret_is_word(words.text[words.n - 1], last);
 }
 
 

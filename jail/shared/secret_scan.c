@@ -31,9 +31,11 @@
 static const char *scan_words(const char *text, size_t n);
 static bool scan_has_break(const char *p);
 static const char *scan_word(const char *text, const char *p, size_t len);
+static const char *scan_line_end(const char *text, const char *p);
 static bool scan_is_key(const char *text, const char *end);
 static const char *scan_urls(const char *text, size_t n);
 static bool scan_is_password(const char *p, size_t n);
+static bool scan_is_hex(char c);
 static bool scan_is_word(unsigned char c);
 
 
@@ -121,7 +123,7 @@ scan_has_break(const char *p)
 static const char *
 scan_word(const char *text, const char *p, size_t len)
 {
-    const char  *line;
+    const char  *end;
 
     /* other things than a JSON web token are JSON in base64 */
 
@@ -131,18 +133,47 @@ scan_word(const char *text, const char *p, size_t len)
         return scan_token;
     }
 
-    /* the first line of its text, behind its begin */
+    /* the first line of its text, behind its begin or an empty line */
 
-    line = memrchr(text, '\n', (size_t) (p - text));
+    end = scan_line_end(text, p);
 
-    if (line && line > text && line[-1] == '\r') {
-        line--;
+    return end
+           && (end[-1] == '-' || p - end > 3 || memcmp(end, "\n\n", 2) == 0)
+           && scan_is_key(text, end)
+           ? scan_key : NULL;
+}
+
+
+/*
+ * Where the line before this word ends, or NULL if the word does not begin one:
+ * before line breaks, also those that a string of a program has as "\n".
+ */
+
+static const char *
+scan_line_end(const char *text, const char *p)
+{
+    const char  *q;
+
+    q = p;
+
+    while (q > text) {
+
+        if (q[-1] == '\n' || q[-1] == '\r' || q[-1] == ' ' || q[-1] == '\t'
+            || q[-1] == '\\')
+        {
+            q--;
+
+        } else if (q < p && (q[-1] == 'n' || q[-1] == 'r') && q - 1 > text
+                   && q[-2] == '\\')
+        {
+            q -= 2;
+
+        } else {
+            break;
+        }
     }
 
-    return line && line > text
-           && (line[-1] == '-' || line[-1] == '\n' || line[-1] == '\r')
-           && scan_is_key(text, line)
-           ? scan_key : NULL;
+    return q < p && q > text ? q : NULL;
 }
 
 
@@ -225,7 +256,9 @@ scan_is_password(const char *p, size_t n)
 
     for (i = 0; i < n; i++) {
 
-        if ((unsigned char) p[i] <= ' ' || strchr("/${}<>()[]\"'`\\%*", p[i]))
+        if ((unsigned char) p[i] <= ' ' || strchr("/${}<>()[]\"'`\\*", p[i])
+            || (p[i] == '%' && (n - i < 3 || !scan_is_hex(p[i + 1])
+                                || !scan_is_hex(p[i + 2]))))
         {
             return false;
         }
@@ -240,6 +273,13 @@ scan_is_password(const char *p, size_t n)
     }
 
     return true;
+}
+
+
+static bool
+scan_is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
 }
 
 

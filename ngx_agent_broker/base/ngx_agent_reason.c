@@ -69,8 +69,7 @@ static const ngx_agent_reason_t  ngx_agent_reasons[NGX_AGENT_REASONS] = {
         "this name server answers only standard queries" },
 
     [NGX_AGENT_REASON_REFUSALS] = { "refusals", 429, DENIED,
-        "this task was refused too often: further requests are refused "
-        "unread" },
+        "this task was refused too often: if it goes on it is ended" },
 
     [NGX_AGENT_REASON_BYTES_UP] = { "bytes_up", 429, DENIED,
         "this task has sent all bytes that its policy allows" },

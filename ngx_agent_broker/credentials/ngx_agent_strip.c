@@ -93,12 +93,16 @@ static ngx_str_t  ngx_agent_strip_headers[] = {
 static ngx_str_t  ngx_agent_strip_fields[] = {
 
     /* RFC 6750 section 2.3, and what is like it */
-    ngx_string("access_token"), ngx_string("api_key"), ngx_string("apikey"),
-    ngx_string("x_api_key"), ngx_string("api_token"), ngx_string("api_secret"),
+    ngx_string("access_token"), ngx_string("accesstoken"),
+    ngx_string("api_key"), ngx_string("apikey"), ngx_string("x_api_key"),
+    ngx_string("api_token"), ngx_string("apitoken"),
+    ngx_string("api_secret"), ngx_string("apisecret"),
     ngx_string("auth_token"), ngx_string("authtoken"),
     ngx_string("authorization"), ngx_string("bearer_token"),
-    ngx_string("client_secret"), ngx_string("id_token"),
-    ngx_string("refresh_token"), ngx_string("session_token"),
+    ngx_string("client_secret"), ngx_string("clientsecret"),
+    ngx_string("id_token"), ngx_string("idtoken"),
+    ngx_string("refresh_token"), ngx_string("refreshtoken"),
+    ngx_string("session_token"), ngx_string("sessiontoken"),
     ngx_string("oauth_token"), ngx_string("personal_access_token"),
     ngx_string("private_token"), ngx_string("job_token"),
     ngx_string("subscription_key"), ngx_string("circle_token"),
@@ -108,7 +112,7 @@ static ngx_str_t  ngx_agent_strip_fields[] = {
     ngx_string("x_amz_credential"), ngx_string("x_amz_signature"),
     ngx_string("x_amz_security_token"), ngx_string("x_goog_credential"),
     ngx_string("x_goog_signature"), ngx_string("awsaccesskeyid"),
-    ngx_string("googleaccessid"),
+    ngx_string("googleaccessid"), ngx_string("sig"),
 
     ngx_null_string
 };
@@ -252,8 +256,9 @@ ngx_agent_strip_field(const policy_rule_t *rule, const u_char *p,
 
 
 /*
- * The name as lenient programs read it: percent-decoded, without blanks before
- * it, in lower case, up to "=" or "[".  0: it is longer than any that is meant.
+ * The name as lenient programs read it: percent-decoded, without blanks and
+ * brackets before it, in lower case, up to "=", a bracket or a NUL.  0: it is
+ * longer than any that is meant.
  */
 
 static size_t
@@ -282,16 +287,16 @@ ngx_agent_strip_decode(const u_char *p, const u_char *last,
             }
         }
 
-        if (c == '[' || c == '\0') {
-            break;
+        if (c <= ' ' || c == '+' || c == '.' || c == '-') {
+            c = (c == '\0' && n) ? '[' : '_';
         }
 
-        if (c == ' ' || c == '+' || c == '.' || c == '-') {
-            c = '_';
-        }
-
-        if (c == '_' && n == 0) {
+        if (n == 0 && (c == '_' || c == '[' || c == ']')) {
             continue;
+        }
+
+        if (c == '[' || c == ']') {
+            break;
         }
 
         if (n == NGX_AGENT_STRIP_NAME) {

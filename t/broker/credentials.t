@@ -162,6 +162,13 @@ subtest 'G-031: a field of the query that is a credential does not pass' => sub 
         '/x?access_token%5B0%5D=mine'      => ['/x', '?access_token'],
         '/x?%20access_token=mine'          => ['/x', '?access_token'],
         '/x?access_token%00=mine'          => ['/x', '?access_token'],
+        '/x?[access_token]=mine'           => ['/x', '?access_token'],
+        '/x?access_token]=mine'            => ['/x', '?access_token'],
+        '/x?[]access_token=mine'           => ['/x', '?access_token'],
+        '/x?%5Baccess_token%5D=mine'       => ['/x', '?access_token'],
+        '/x?%09%0aaccess_token=mine'       => ['/x', '?access_token'],
+        '/x?accessToken=mine&a=1'          => ['/x?a=1', '?accesstoken'],
+        '/x?sig=mine&a=1'                  => ['/x?a=1', '?sig'],
         '/x?access_token'                  => ['/x', '?access_token'],
         '/x?a=1;access_token=mine'         => ['/x?a=1', '?access_token'],
         '/x?&&access_token=mine&'          => ['/x?&&', '?access_token'],
@@ -178,7 +185,8 @@ subtest 'G-031: a field of the query that is a credential does not pass' => sub 
                 '/x?' . 'n' x 200 . '=1', '/x?%', '/x?%6');
     is((ask('bearer', $_))[0]{target}, $_, 'unchanged: ' . substr $_, 0, 40)
         for @same;
-    my ($seen, $line) = ask('query', '/x?custom_key=1&CUSTOM.KEY=2&a=3');
+    my ($seen, $line) = ask('query', '/x?custom_key=1&CUSTOM.KEY=2&a=3'
+                                     . '&[custom.key]=4&custom.key]=5');
     is($seen->{target}, "/x?a=3&custom.key=$value{plain}",
        'the field of the rule\'s own credential is the rule\'s');
     is_deeply($line->{stripped}, ['?custom.key'], 'what was there is named');

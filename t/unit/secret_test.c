@@ -164,6 +164,17 @@ test_scan(void **state)
           "DEK-Info: AES-128-CBC,0123456789ABCDEF\n\n"
           "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n",
           "a private key" },
+        { "{\"private_key\": \"-----BEGIN PRIVATE KEY-----\\n"
+          "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us\\n",
+          "a private key" },
+        { "KEY='-----BEGIN RSA PRIVATE KEY-----\\r\\n"
+          "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us",
+          "a private key" },
+        { "-----BEGIN PRIVATE KEY----- "
+          "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us",
+          "a private key" },
+        { "postgres://app:Xk29sj%40d82ks@db.prod/app",
+          "an address with a password" },
         { "postgres://app:Xk29fjQ1zz@db.internal/x",
           "an address with a password" },
         { "url: https://u:Xk29fjQ1zz@host/", "an address with a password" },
@@ -185,6 +196,8 @@ test_scan(void **state)
         { "github_pat_ is how a token begins", "" },
         { "npm_config_registry=https", "" },
         { "postgres://user:password@localhost/db", "" },
+        { "'postgres://app:%s@host/%s' % (code, name)", "" },
+        { "'postgres://app:%(value_of)s@host/'", "" },
         { "postgres://user:${PASSWORD_OF_DB}@localhost/db", "" },
         { "ftp://anonymous:anonymous@ftp.example.org/", "" },
         { "url = f'https://{user}:{code_of_it}@host/'", "" },
@@ -225,13 +238,18 @@ test_variables(void **state)
         "GOOGLE_APPLICATION_CREDENTIALS", "DATABASE_URL", "MY_REDIS_URL",
         "SENTRY_DSN", "SSH_AUTH_SOCK", "KUBECONFIG", "NPM_AUTH", "CI_JWT",
         "SESSION_COOKIE", "PRIVATE_KEY_FILE", "GPG_PASSPHRASE", "GH_PAT",
+        "PGPASSWORD", "SSHPASS", "DBPASS", "SMTPPASSWORD", "LDAP_BINDPW",
+        "MYSQL_ROOT_PW", "SESSION_COOKIES", "CI_JOB_JWT_V2", "MYTOKEN",
+        "AWS_ACCESS_KEY_ID_PROD", "DATABASE_URL_PROD", "SLACK_WEBHOOK_URL",
+        "AWSSECRETKEY", "A_B_C_D_E_F_G_H_I_J_K_L_M_N_O_P_Q_TOKEN",
     };
 
     static const char *const  ordinary[] = {
         "LANG", "LC_ALL", "TZ", "TERM", "PYTHONPATH", "MAX_TOKENS",
         "TOKENIZERS_PARALLELISM", "KEYBOARD", "KEY_COUNT", "MONKEY",
         "TOKEN_LIMIT", "NODE_ENV", "OMP_NUM_THREADS", "AUTHOR", "GIT_AUTHOR",
-        "PASSES", "HTTP_TIMEOUT", "DATA_URL", "SORT_ORDER", "SOURCE_DATE_EPOCH",
+        "PASSES", "BYPASS", "COMPASS", "HTTP_TIMEOUT",
+        "DATA_URL", "SORT_ORDER", "SOURCE_DATE_EPOCH",
         "_", "", "A__B",
     };
 
